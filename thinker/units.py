@@ -1,0 +1,132 @@
+"""What passes between the server and the engine: units, the media that a model wants, two protocols.
+
+The server knows no model, the engine no socket. The server fills an `Inbox`; the engine takes one `UserUnit`
+from it per tick and hands over one `AgentUnit` per unit through the callback that `open_session` got.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MediaSpec:
+    """The media that one model takes in and gives out; everything else is converted to it.
+
+    `sample_rate` (Hz, mono), `height` and `width` are the agent's sound and picture; the fields that begin
+    with `input_` are what the model wants of the user.
+    """
+
+    model: str
+    unit_ms: int
+    fps: int
+    frames_per_unit: int
+    sample_rate: int
+    height: int
+    width: int
+    input_rate: int
+    input_height: int
+    input_width: int
+
+    @property
+    def unit_samples(self) -> int:
+        """Samples of the agent's sound in one unit."""
+        return self.sample_rate * self.unit_ms // 1000
+
+    @property
+    def input_unit_samples(self) -> int:
+        """Samples of the user's sound in one unit."""
+        return self.input_rate * self.unit_ms // 1000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class UserUnit:
+    """What the model observes of the user in one unit.
+
+    `pcm` is float32 [samples] in [-1, 1), `frames` uint8 [frames, height, width, 3] in RGB. `missing_samples`
+    of `pcm` are silence because nothing had arrived; `fresh_frames` of `frames` are new (0: the last picture
+    again, or black before the first). `interrupted` says that the user cut the agent short since the last
+    unit, before any of `texts`; `epoch` counts all interruptions, and the agent's answer carries it.
+    """
+
+    pcm: npt.NDArray[np.float32]
+    frames: npt.NDArray[np.uint8]
+    texts: tuple[str, ...]
+    interrupted: bool
+    epoch: int
+    missing_samples: int
+    fresh_frames: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class AgentUnit:
+    """One unit of the agent, as the engine hands it over.
+
+    `pcm` is int16 [samples], `frames` uint8 [frames, height, width, 3] in RGB; the receiver may keep both, so
+    the engine must not write to them again. `epoch` is that of the `UserUnit` that it answers: the server
+    drops what is older than the last interruption. `text` is what the agent begins to say in this unit.
+    `ready_ns` is `time.monotonic_ns()` when it was decoded.
+    """
+
+    unit: int
+    epoch: int
+    pcm: npt.NDArray[np.int16]
+    frames: npt.NDArray[np.uint8]
+    text: str
+    speaking: bool
+    ready_ns: int
+
+
+class UserSource(Protocol):
+    """Where the engine takes the user's units from: the inbox of a session, or a recording of one."""
+
+    def take(self) -> UserUnit:
+        """The unit that is due. Called on the model thread once a tick; never waits."""
+
+
+class SessionHandle(Protocol):
+    """A slot held by one session; what else it holds is the engine's own business."""
+
+    @property
+    def session(self) -> int:
+        """The session's number, the same as in KV slices and in logs."""
+
+
+class Engine(Protocol):
+    """The side that owns the model thread.
+
+    All of it is called on the event loop, so none of it may wait: a method posts its wish to the model thread
+    and returns. `ready` turns true when a session can be opened; `fault` says in one line why none ever will
+    again.
+    """
+
+    @property
+    def spec(self) -> MediaSpec:
+        """The media of the loaded model."""
+
+    @property
+    def ready(self) -> bool:
+        """Weights are loaded and the Performer is there."""
+
+    @property
+    def fault(self) -> str | None:
+        """One line for the user, once the engine is beyond help."""
+
+    def open_session(
+        self, *, inbox: UserSource, on_unit: Callable[[AgentUnit], None], on_end: Callable[[str], None]
+    ) -> SessionHandle | None:
+        """Take a slot and start its units, or return None where none is free.
+
+        Both callbacks are called on the model thread and return at once. `on_end(reason)` is for an end that
+        the engine decides: called once, and nothing follows it. A call that crosses with `close_session` does
+        no harm.
+        """
+
+    def close_session(self, handle: SessionHandle) -> None:
+        """Free the slot; closing one that has ended already is harmless."""
+
+    def report(self) -> dict[str, object]:
+        """The fields of the report (JSON values alone), over the time since start."""
