@@ -1,0 +1,130 @@
+"""Time, injected: the clocks a loop can run on, and the deadlines of units on any of them."""
+
+import time
+from typing import Protocol
+
+
+class Wakeup(Protocol):
+    """Anything that a wait may end early for: a link's receiver, a doorbell, several of them."""
+
+    def wait(self, timeout_s: float | None) -> bool:
+        """Block for at most `timeout_s` seconds; True when there is something to look at."""
+        ...
+
+
+class Clock(Protocol):
+    """Monotonic seconds from an arbitrary origin, and the only place where a loop waits for time."""
+
+    def now(self) -> float:
+        """Seconds; differences are real durations on every clock but the manual one."""
+        ...
+
+    def reached(self, t: float) -> bool:
+        """Whether the moment `t` has come."""
+        ...
+
+    def wait_until(self, t: float, wakeup: Wakeup | None = None) -> bool:
+        """Wait for the moment `t` or for `wakeup`; True when `t` has come, False when woken before."""
+        ...
+
+
+class MonotonicClock:
+    """Real time."""
+
+    def now(self) -> float:
+        """Seconds of CLOCK_MONOTONIC, which all processes of one host share."""
+        return time.monotonic()
+
+    def reached(self, t: float) -> bool:
+        """Whether the moment `t` has come."""
+        return time.monotonic() >= t
+
+    def wait_until(self, t: float, wakeup: Wakeup | None = None) -> bool:
+        """Wait for the moment `t` or for `wakeup`; True when `t` has come, False when woken before."""
+        while (left_s := t - time.monotonic()) > 0:
+            if wakeup is None:
+                time.sleep(left_s)
+            elif wakeup.wait(left_s):
+                return self.reached(t)
+        return True
+
+
+class FlatOutClock:
+    """Real time, but every moment has already come: drives a loop as fast as it can go."""
+
+    def now(self) -> float:
+        """Seconds of CLOCK_MONOTONIC, so that stages can still be measured."""
+        return time.monotonic()
+
+    def reached(self, t: float) -> bool:  # noqa: ARG002
+        """Always true."""
+        return True
+
+    def wait_until(self, t: float, wakeup: Wakeup | None = None) -> bool:  # noqa: ARG002
+        """Return at once, as if `t` had come."""
+        return True
+
+
+class ManualClock:
+    """Time that moves only when told to, or when someone waits for it. For tests on one thread."""
+
+    def __init__(self, start: float = 0.0) -> None:
+        self._now = start
+
+    def now(self) -> float:
+        """Seconds since the start value."""
+        return self._now
+
+    def advance(self, seconds: float) -> None:
+        """Move on by `seconds`."""
+        self._now += seconds
+
+    def reached(self, t: float) -> bool:
+        """Whether the moment `t` has come."""
+        return self._now >= t
+
+    def wait_until(self, t: float, wakeup: Wakeup | None = None) -> bool:
+        """Jump to `t`, unless `wakeup` has something now; True when `t` has come."""
+        if not self.reached(t) and wakeup is not None and wakeup.wait(0.0):
+            return False
+        self._now = max(self._now, t)
+        return True
+
+
+class UnitClock:
+    """Deadlines of units: tick k comes at start + k · unit, always counted from the start.
+
+    Each deadline is one multiplication away from the anchor, so that hours of units add up no error; a loop
+    that fell behind stays behind, and can see by how much, until it calls `skip`.
+    """
+
+    def __init__(self, unit_s: float, clock: Clock) -> None:
+        self.unit_s = unit_s
+        self.clock = clock
+        self._start = clock.now()
+        self._skipped = 0
+
+    def start(self) -> None:
+        """Make this moment tick 0."""
+        self._start = self.clock.now()
+        self._skipped = 0
+
+    def deadline(self, k: int) -> float:
+        """The moment of tick `k`, in the clock's seconds."""
+        return self._start + (k + self._skipped) * self.unit_s
+
+    def due(self, k: int) -> bool:
+        """Whether tick `k` has come."""
+        return self.clock.reached(self.deadline(k))
+
+    def wait(self, k: int, wakeup: Wakeup | None = None) -> bool:
+        """Wait for tick `k` or for `wakeup`; True when the tick has come, False when woken before."""
+        return self.clock.wait_until(self.deadline(k), wakeup)
+
+    def behind_s(self, k: int) -> float:
+        """How many seconds ago tick `k` was due; 0 when it is still to come."""
+        return max(0.0, self.clock.now() - self.deadline(k))
+
+    def skip(self, num_units: int) -> None:
+        """Move every deadline `num_units` later: the loop gives up time that it can't catch up."""
+        self._skipped += num_units

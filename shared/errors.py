@@ -1,0 +1,53 @@
+"""Faults that the runtime foresees.
+
+RuntimeFault            one line that a user can act on; scripts print it and leave with a non-zero status
+├── ConfigError         a field of a config or an argument is wrong
+├── LinkError           the exchange between Thinker and Performer
+│   ├── LinkTimeout     the peer is there but was too slow
+│   ├── LinkClosed      the peer is gone, or this end was closed
+│   ├── LinkUnavailable the link asked for does not exist on this machine
+│   └── SliceError      a message arrived that is not a slice, or not the one that was sent
+├── RendezvousError     Thinker and Performer did not find each other, or do not fit
+├── CheckpointError     weights are missing, damaged or of another config
+└── DeviceError         the device asked for is missing or failed
+"""
+
+
+class RuntimeFault(Exception):  # noqa: N818 — the root of the tree; its leaves say Error
+    """A fault with a message for the user; never shown as a traceback."""
+
+
+class ConfigError(RuntimeFault):
+    """A config field or an argument has a wrong value; the message names both."""
+
+
+class LinkError(RuntimeFault):
+    """The exchange between Thinker and Performer failed."""
+
+
+class LinkTimeout(LinkError):  # noqa: N818
+    """The peer is alive but no message, or no free buffer, came in time."""
+
+
+class LinkClosed(LinkError):  # noqa: N818
+    """The peer is gone or this end was closed; nothing more will cross."""
+
+
+class LinkUnavailable(LinkError):  # noqa: N818
+    """A link was asked for that this machine can't provide; the message says what is missing."""
+
+
+class SliceError(LinkError):
+    """A message is too short, of another version, or fails its checksum."""
+
+
+class RendezvousError(RuntimeFault):
+    """Thinker and Performer did not meet, or disagree; the message names both sides' values."""
+
+
+class CheckpointError(RuntimeFault):
+    """Weights are missing, damaged or belong to another config."""
+
+
+class DeviceError(RuntimeFault):
+    """A device is missing, out of memory or failed."""
