@@ -17,7 +17,7 @@ import numpy.typing as npt
 from thinker.units import UserUnit
 
 MAX_BACKLOG_UNITS = 4
-MAX_TEXTS = 16
+MAX_TEXTS = 32
 # Sound that lay waiting through so many units was never needed against jitter: it is delay for nothing.
 STANDING_UNITS = 25
 
