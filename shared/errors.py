@@ -8,6 +8,7 @@ RuntimeFault            one line that a user can act on; scripts print it and le
 │   ├── LinkUnavailable the link asked for does not exist on this machine
 │   └── SliceError      a message arrived that is not a slice, or not the one that was sent
 ├── RendezvousError     Thinker and Performer did not find each other, or do not fit
+├── AddressError        the server can't listen where it was told to
 ├── CheckpointError     weights are missing, damaged or of another config
 └── DeviceError         the device asked for is missing or failed
 """
@@ -43,6 +44,10 @@ class SliceError(LinkError):
 
 class RendezvousError(RuntimeFault):
     """Thinker and Performer did not meet, or disagree; the message names both sides' values."""
+
+
+class AddressError(RuntimeFault):
+    """The server can't listen on an address; the message names it and says why."""
 
 
 class CheckpointError(RuntimeFault):

@@ -1,0 +1,132 @@
+"""What all connections of one server share: who may come in, who is in, and what is measured of it."""
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.requests import HTTPConnection
+from starlette.responses import PlainTextResponse, Response
+from starlette.websockets import WebSocket
+
+from protocol.errors import CloseCode
+from protocol.messages import SUBPROTOCOL
+from thinker.flow import SessionLimits
+from thinker.lag import LoopLag
+from thinker.lobby import Lobby
+from thinker.metrics import ServerMetrics, client_metrics
+from thinker.session import Session
+from thinker.units import Engine
+
+MAX_CONNECTIONS = 64
+MAX_WAITING = 32
+METRICS_EVERY_S = 1.0
+# JPEG and resampling let go of the GIL; two threads keep up with far more sessions than one model does.
+MEDIA_THREADS = 2
+
+
+class Hall:
+    """What all connections of one server share.
+
+    Args:
+        engine: serves the sessions.
+        token: what clients must bring, or None for an open server.
+        allow_origins: other origins whose pages may connect, such as "https://example.org"; "*" is any.
+        limits: for every session.
+    """
+
+    def __init__(
+        self, engine: Engine, *, token: str | None, allow_origins: Sequence[str], limits: SessionLimits
+    ) -> None:
+        self.engine = engine
+        self.lag = LoopLag()
+        self.metrics = ServerMetrics(self.report)
+        self.lobby = Lobby(engine, self.metrics, max_waiting=MAX_WAITING)
+        self._token = token
+        self._allow_origins = frozenset(allow_origins)
+        self._limits = limits
+        self._pool = ThreadPoolExecutor(MEDIA_THREADS, thread_name_prefix="media")
+        self._sessions: dict[Session, asyncio.Task[None]] = {}
+
+    def report(self) -> dict[str, object]:
+        """The engine's report with what only the server knows."""
+        return {**self.engine.report(), "event_loop_lag_ms": {"p99": self.lag.p99_ms()}}
+
+    @contextlib.asynccontextmanager
+    async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        """Runs what runs beside the sessions."""
+        tasks = [asyncio.create_task(part()) for part in (self.lag.run, self.lobby.run, self._show_metrics)]
+        yield
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._pool.shutdown(wait=False)
+
+    async def session(self, websocket: WebSocket) -> None:
+        """The endpoint of sessions."""
+        refusal = self._refusal(websocket)
+        if refusal is not None:
+            await websocket.send_denial_response(refusal)
+            return
+        await websocket.accept(SUBPROTOCOL)
+        if "token" in websocket.query_params and not self.knows_token(websocket):
+            await websocket.close(CloseCode.UNAUTHORISED, "the token is missing or wrong")
+            return
+        session = Session(
+            websocket,
+            spec=self.engine.spec,
+            lobby=self.lobby,
+            pool=self._pool,
+            metrics=self.metrics,
+            token=None if self.knows_token(websocket) else self._token,
+            limits=self._limits,
+        )
+        self._sessions[session] = asyncio.ensure_future(session.run())
+        self.metrics.connections.inc()
+        try:
+            await self._sessions[session]
+        finally:
+            del self._sessions[session]
+            self.metrics.connections.dec()
+
+    def knows_token(self, connection: HTTPConnection) -> bool:
+        """Whether ?token= or an Authorization header (Bearer) holds the token; true when there is none."""
+        if self._token is None:
+            return True
+        bearer = connection.headers.get("authorization", "").removeprefix("Bearer ")
+        offered = connection.query_params.get("token", bearer)
+        return secrets.compare_digest(offered.encode(), self._token.encode())
+
+    async def end_sessions(self, within_s: float) -> None:
+        """Close every session with 1001 and wait until they are gone, so long at most."""
+        for session in self._sessions:
+            session.end(CloseCode.GOING_AWAY, "the server is shutting down")
+        if self._sessions:
+            await asyncio.wait(self._sessions.values(), timeout=within_s)
+
+    def _refusal(self, websocket: WebSocket) -> Response | None:
+        if not self._is_welcome(websocket.headers):
+            return PlainTextResponse("pages of this origin may not connect; see --allow-origin", 403)
+        if SUBPROTOCOL not in websocket.scope["subprotocols"]:
+            return PlainTextResponse(f"offer the WebSocket subprotocol {SUBPROTOCOL}", 400)
+        if len(self._sessions) >= MAX_CONNECTIONS:
+            return PlainTextResponse("too many connections", 503)
+        return None
+
+    def _is_welcome(self, headers: Headers) -> bool:
+        """Browsers name the page's origin: without this check any page could talk to a local server."""
+        origin = headers.get("origin")
+        if origin is None or origin in self._allow_origins or "*" in self._allow_origins:
+            return True
+        return origin.partition("://")[2].lower() == headers.get("host", "").lower()
+
+    async def _show_metrics(self) -> None:
+        while True:
+            await asyncio.sleep(METRICS_EVERY_S)
+            if self._sessions:
+                metrics = client_metrics(self.report())
+                for session in self._sessions:
+                    session.show_metrics(metrics)

@@ -1,0 +1,96 @@
+"""Who may talk: sessions wait here for a slot of the engine, first come, first served."""
+
+import asyncio
+from collections import deque
+from typing import Protocol
+
+from thinker.inbox import Inbox
+from thinker.metrics import ServerMetrics
+from thinker.units import AgentUnit, Engine, SessionHandle
+
+# A slot can come free, or the Performer arrive, without a call from here: so look again this often.
+LOOK_EVERY_S = 0.1
+
+
+class Guest(Protocol):
+    """What the lobby knows of a session."""
+
+    @property
+    def inbox(self) -> Inbox:
+        """Where the engine takes the session's user units from."""
+
+    def on_unit(self, unit: AgentUnit) -> None:
+        """Called by the engine on the model thread."""
+
+    def on_end(self, reason: str) -> None:
+        """Called by the engine on the model thread."""
+
+    def seated(self, handle: SessionHandle) -> None:
+        """The session has a slot."""
+
+    def queued(self, position: int) -> None:
+        """The session waits; 1 is next. Called again whenever it may have changed."""
+
+    def failed(self, reason: str) -> None:
+        """The engine is beyond help."""
+
+
+class Lobby:
+    """Gives the engine's slots to guests. Everything happens on the event loop.
+
+    Args:
+        engine: whose slots these are.
+        metrics: gets the number of seated and waiting guests.
+        max_waiting: guests beyond these are turned away.
+    """
+
+    def __init__(self, engine: Engine, metrics: ServerMetrics, *, max_waiting: int) -> None:
+        self._engine = engine
+        self._metrics = metrics
+        self._max_waiting = max_waiting
+        self._waiting: deque[Guest] = deque()
+        self._seated: dict[Guest, SessionHandle] = {}
+
+    def join(self, guest: Guest) -> bool:
+        """Seat the guest or let it wait; false when the lobby is full."""
+        if len(self._waiting) >= self._max_waiting:
+            return False
+        self._waiting.append(guest)
+        self.look()
+        return True
+
+    def leave(self, guest: Guest) -> None:
+        """The guest is gone, whether it was seated, waiting or neither: the next one moves up."""
+        handle = self._seated.pop(guest, None)
+        if handle is not None:
+            self._engine.close_session(handle)
+        elif guest in self._waiting:
+            self._waiting.remove(guest)
+        self.look()
+
+    def look(self) -> None:
+        """Seat whom the engine has a slot for and tell the others their position."""
+        if self._engine.fault is not None:
+            for guest in (*self._seated, *self._waiting):
+                guest.failed(self._engine.fault)
+            return
+        while self._waiting and self._engine.ready and self._seat(self._waiting[0]):
+            self._waiting.popleft()
+        for position, guest in enumerate(self._waiting, start=1):
+            guest.queued(position)
+        self._metrics.sessions.set(len(self._seated))
+        self._metrics.waiting.set(len(self._waiting))
+
+    async def run(self) -> None:
+        """Look again and again until cancelled."""
+        while True:
+            self.look()
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    def _seat(self, guest: Guest) -> bool:
+        handle = self._engine.open_session(inbox=guest.inbox, on_unit=guest.on_unit, on_end=guest.on_end)
+        if handle is None:
+            return False
+        self._seated[guest] = handle
+        guest.seated(handle)
+        return True

@@ -1,0 +1,335 @@
+"""One WebSocket connection, from hello to close.
+
+The protocol's state machine decides; this moves what it decides on. Five tasks live as long as the
+connection, and the first to find a reason ends them all:
+
+    read      socket → machine → inbox (text, interruptions) or the waiting user units
+    convert   user units → media pool → inbox
+    code      the engine's units → media pool → the machine's outgoing queue
+    write     control messages, then media that the outgoing queue lets go → socket
+    watch     pings, and ends a connection that says nothing
+
+Only `write` waits for the client, and nothing waits for `write`: what it doesn't take, the outgoing queue
+drops by its policy. User units that come faster than they can be converted are dropped too.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+import math
+import secrets
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor
+from functools import partial
+from typing import Any
+
+from starlette.websockets import WebSocket
+
+from protocol import messages as m
+from protocol.errors import CloseCode
+from protocol.media import NO_FLAGS, Flags, Kind, MediaUnit
+from protocol.session import Close, Event, Send, ServerSession, State
+from thinker.convert import MAX_SOUND_RATE, MIN_SOUND_RATE, UserConverter, code_agent_unit
+from thinker.errors import PictureError
+from thinker.flow import Allowance, Mailbox, SessionLimits
+from thinker.inbox import Inbox
+from thinker.lobby import Lobby
+from thinker.metrics import ServerMetrics
+from thinker.units import AgentUnit, MediaSpec, SessionHandle
+from thinker.wire import Wire
+
+log = logging.getLogger(__name__)
+
+
+class Session:
+    """Serves one accepted connection; `run` returns when it is over.
+
+    Args:
+        socket: accepted with the protocol's subprotocol.
+        spec: the media of the model.
+        lobby: where it waits for a slot.
+        pool: threads for media.
+        metrics: the server's counters.
+        token: what the hello must bring, or None.
+        limits: of time and amount.
+    """
+
+    def __init__(
+        self,
+        socket: WebSocket,
+        *,
+        spec: MediaSpec,
+        lobby: Lobby,
+        pool: Executor,
+        metrics: ServerMetrics,
+        token: str | None,
+        limits: SessionLimits,
+    ) -> None:
+        self.session_id = secrets.token_hex(8)
+        self.inbox = Inbox(
+            rate=spec.input_rate,
+            unit_samples=spec.input_unit_samples,
+            frames=spec.frames_per_unit,
+            height=spec.input_height,
+            width=spec.input_width,
+        )
+        self._spec = spec
+        self._lobby = lobby
+        self._pool = pool
+        self._metrics = metrics
+        self._limits = limits
+        self._loop = asyncio.get_running_loop()
+        self._machine = ServerSession(token=token)
+        self._wire = Wire(
+            socket,
+            next_media=self._machine.next_media,
+            metrics=metrics,
+            max_messages=limits.waiting_messages,
+        )
+        self._over: asyncio.Future[Close] = self._loop.create_future()
+        self._client_gone = False
+        self._hello = m.Hello()
+        self._position = 0
+        self._played_pts = 0
+        self._speaking = False
+        self._user_units: Mailbox[MediaUnit] = Mailbox(limits.waiting_user_units)
+        self._agent_units: Mailbox[AgentUnit] = Mailbox(limits.waiting_agent_units)
+        self._opened_at = self._heard_at = self._loop.time()
+        self._allowance = Allowance(
+            burst=limits.allowance_burst, per_s=limits.allowance_per_s, now=self._opened_at
+        )
+        self._warned_at: dict[str, float] = {}
+
+    # ---- called by the server and the lobby
+
+    async def run(self) -> None:
+        """Serve until either side ends it; the slot is free and the connection closed on return."""
+        parts = (self._read, self._convert, self._code, self._write, self._watch)
+        tasks = [asyncio.create_task(part()) for part in parts]
+        ends: list[asyncio.Future[Any]] = [self._over, *tasks]
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            self._notice_crash(tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            self._lobby.leave(self)
+            self._count_losses()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        close = await self._over
+        log.info("session %s is over: %d %s", self.session_id, close.code, close.reason)
+        self._metrics.closes.labels("gone" if self._client_gone else str(int(close.code))).inc()
+        if not self._client_gone:
+            await self._wire.close(close, within_s=self._limits.goodbye_s)
+
+    def queued(self, position: int) -> None:
+        """The lobby says that this session is the `position`th of those that wait."""
+        if position != self._position:
+            self._position = position
+            self._send(m.Queued(position=position))
+
+    def seated(self, handle: SessionHandle) -> None:
+        """The lobby has a slot for this session: it begins."""
+        log.info("session %s begins as number %d", self.session_id, handle.session)
+        spec = self._spec
+        self._send(
+            m.Ready(
+                session_id=self.session_id,
+                resume_token=secrets.token_urlsafe(16),
+                unit_ms=spec.unit_ms,
+                fps=spec.fps,
+                frames_per_unit=spec.frames_per_unit,
+                sample_rate=spec.sample_rate,
+                width=spec.width,
+                height=spec.height,
+                input_width=spec.input_width,
+                input_height=spec.input_height,
+                input_rate=spec.input_rate,
+                audio_codec="pcm16",
+                video_codec="jpeg",
+                model=spec.model,
+            )
+        )
+
+    def failed(self, reason: str) -> None:
+        """The engine can't go on with this session."""
+        if not self._over.done():
+            self._send(m.Error(code="engine-failed", message=reason, fatal=True))
+            self.end(CloseCode.INTERNAL, reason)
+
+    def end(self, code: CloseCode, reason: str) -> None:
+        """End the session; the first reason counts."""
+        self._handle_all(self._machine.close(code, reason))
+
+    def show_metrics(self, metrics: m.Metrics) -> None:
+        """Send the numbers of the last second, when the session has begun."""
+        if self._machine.state is State.READY:
+            self._send(metrics)
+
+    # ---- called by the engine, on the model thread
+
+    def on_unit(self, unit: AgentUnit) -> None:
+        """Take over one unit of the agent."""
+        self._call_soon(partial(self._take_agent_unit, unit))
+
+    def on_end(self, reason: str) -> None:
+        """The engine ended the session by itself."""
+        self._call_soon(partial(self.failed, reason))
+
+    def _call_soon(self, callback: Callable[[], None]) -> None:
+        # At shutdown the loop may have closed under a unit that was on its way.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(callback)
+
+    # ---- the tasks
+
+    async def _read(self) -> None:
+        while not self._over.done():
+            data = await self._wire.receive()
+            if data is None:
+                self._lost_client()
+                return
+            self._heard_at = self._loop.time()
+            if not self._allowance.spend(1 + len(data) / self._limits.allowance_bytes, self._heard_at):
+                self.end(CloseCode.POLICY, "more messages or bytes than a session needs")
+            self._handle_all(self._machine.receive(data))
+            self._wire.wake()  # an ack may have let media go
+
+    async def _convert(self) -> None:
+        converter: UserConverter | None = None
+        while True:
+            unit = await self._user_units.get()
+            if converter is None:
+                converter = self._make_converter()
+            if self._user_units:
+                unit = dataclasses.replace(unit, frames=())  # newer pictures wait already
+            try:
+                await self._loop.run_in_executor(self._pool, converter.convert, unit)
+            except PictureError as error:
+                self._metrics.bad_pictures.inc()
+                self._warn("bad-picture", str(error))
+
+    async def _code(self) -> None:
+        expected = 0
+        while True:
+            unit = await self._agent_units.get()
+            audio, frames = await self._loop.run_in_executor(self._pool, code_agent_unit, unit)
+            media = MediaUnit(
+                kind=Kind.AGENT,
+                flags=NO_FLAGS if unit.unit <= expected else Flags.DISCONTINUITY,
+                epoch=unit.epoch,
+                unit=unit.unit,
+                pts_us=unit.unit * self._spec.unit_ms * 1000,
+                audio=audio,
+                frames=frames,
+            )
+            expected = unit.unit + 1
+            self._handle_all(self._machine.offer(media))
+            self._wire.wake()
+
+    async def _write(self) -> None:
+        await self._wire.write()
+        self._lost_client()
+
+    async def _watch(self) -> None:
+        limits = self._limits
+        while True:
+            await asyncio.sleep(min(limits.ping_every_s, limits.hello_s))
+            now = self._loop.time()
+            if self._machine.state is State.HELLO:
+                if now - self._opened_at >= limits.hello_s:
+                    self.end(CloseCode.HELLO_TIMEOUT, f"no hello within {limits.hello_s:g} s")
+            elif now - self._heard_at >= limits.silent_s:
+                self.end(CloseCode.TRY_AGAIN_LATER, f"nothing heard for {limits.silent_s:g} s")
+            else:
+                self._send(m.Ping(sent_us=time.monotonic_ns() // 1000))
+
+    # ---- what arrives
+
+    def _handle_all(self, events: list[Event]) -> None:
+        for event in events:
+            self._handle(event)
+
+    def _handle(self, event: Event) -> None:
+        match event:
+            case Send():
+                self._put(event.data)
+            case Close():
+                if not self._over.done():
+                    self._over.set_result(event)
+            case MediaUnit():
+                self._user_units.put(event)
+            case m.Hello():
+                self._greet(event)
+            case m.Text():
+                if not self.inbox.push_text(event.text):
+                    self._warn("text-refused", "too much text waits for the agent already")
+            case m.Interrupt():
+                epoch = self.inbox.interrupt()
+                self._send(m.Interrupted(epoch=epoch, heard_pts=self._played_pts))
+            case m.Ack():
+                self._played_pts = max(self._played_pts, event.played_pts)
+
+    def _greet(self, hello: m.Hello) -> None:
+        if not MIN_SOUND_RATE <= hello.audio_rate <= MAX_SOUND_RATE:
+            limits = f"{MIN_SOUND_RATE} to {MAX_SOUND_RATE}"
+            self.end(CloseCode.UNSUPPORTED, f"audio_rate {hello.audio_rate} is not within {limits}")
+            return
+        self._hello = hello
+        for text in hello.texts:  # before a slot is taken, so that unit 0 sees them
+            self.inbox.push_text(text)
+        if not self._lobby.join(self):
+            self.end(CloseCode.TRY_AGAIN_LATER, "too many clients wait already")
+
+    def _take_agent_unit(self, unit: AgentUnit) -> None:
+        """Words and state go out at once: they are small, and stay whole when media is dropped."""
+        if unit.epoch < self._machine.epoch or self._machine.state is not State.READY:
+            return
+        if unit.speaking != self._speaking:
+            self._speaking = unit.speaking
+            self._send(m.AgentState(state="speaking" if unit.speaking else "listening"))
+        if unit.text:
+            self._send(m.TextDelta(text=unit.text, unit=unit.unit))
+        self._agent_units.put(unit)
+
+    def _make_converter(self) -> UserConverter:
+        rate, channels = self._hello.audio_rate, self._hello.audio_channels
+        return UserConverter(inbox=self.inbox, spec=self._spec, audio_rate=rate, audio_channels=channels)
+
+    # ---- what leaves
+
+    def _send(self, message: m.ServerMessage) -> None:
+        self._put(self._machine.send(message))
+
+    def _put(self, message: str) -> None:
+        if not self._wire.put(message):
+            self.end(CloseCode.TRY_AGAIN_LATER, "the connection is too slow for this session")
+
+    def _warn(self, code: str, message: str) -> None:
+        now = self._loop.time()
+        if now - self._warned_at.get(code, -math.inf) >= self._limits.warn_every_s:
+            self._warned_at[code] = now
+            self._send(m.Warning(code=code, message=message))
+
+    # ---- the end
+
+    def _lost_client(self) -> None:
+        self._client_gone = self._client_gone or not self._over.done()
+        self.end(CloseCode.GOING_AWAY, "the client is gone")
+
+    def _notice_crash(self, tasks: list[asyncio.Task[None]]) -> None:
+        """A fault of ours in one session must neither pass unseen nor reach the others."""
+        for task in tasks:
+            if task.done() and (fault := task.exception()) is not None:
+                log.error("session %s failed", self.session_id, exc_info=fault)
+                self.failed("the server failed")
+
+    def _count_losses(self) -> None:
+        outgoing, counts, metrics = self._machine.outgoing, self.inbox.counts(), self._metrics
+        metrics.lost_units.inc(outgoing.lost_units + self._agent_units.lost)
+        metrics.lost_frames.inc(outgoing.lost_frames)
+        metrics.skipped_user_units.inc(self._user_units.lost)
+        metrics.missing_samples.inc(counts.missing_samples)
+        metrics.dropped_samples.inc(counts.dropped_samples)
