@@ -5,8 +5,12 @@ releases each. On one host the link copies nothing, and nothing is allocated per
 receiver belongs to one thread; the two of an end may belong to different threads.
 """
 
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Protocol
+from types import TracebackType
+from typing import Protocol, Self
+
+from shared.links.peer import Peer
 
 
 class Sender(Protocol):
@@ -28,8 +32,12 @@ class Sender(Protocol):
         """Send the first `num_bytes` of the reserved buffer; returns without waiting for the peer.
 
         Raises:
-            LinkClosed: the peer is gone.
+            LinkClosed: the peer is gone; a peer that goes later shows at the next `reserve`.
         """
+        ...
+
+    def close(self) -> None:
+        """Refuse further use."""
         ...
 
 
@@ -39,7 +47,7 @@ class Receiver(Protocol):
     max_bytes: int
 
     def poll(self) -> memoryview | None:
-        """The next message if it is here, read-only, valid until `release`; None if there is none yet.
+        """The next message, uint8[n], if it is here, valid until `release`; None if there is none yet.
 
         Raises:
             LinkClosed: the peer is gone and everything that it sent has been taken.
@@ -67,19 +75,8 @@ class Receiver(Protocol):
         """Descriptors that are readable when `poll` has something to tell; for waits on several sources."""
         ...
 
-
-class Peer(Protocol):
-    """The process at the other end, as its liveness line shows it."""
-
-    name: str
-    """"thinker" or "performer"."""
-
-    def gone(self) -> bool:
-        """Whether the peer has closed or died. Never blocks."""
-        ...
-
-    def fileno(self) -> int:
-        """A descriptor that becomes readable when the peer closes or dies."""
+    def close(self) -> None:
+        """Refuse further use."""
         ...
 
 
@@ -95,25 +92,48 @@ class LinkShape:
     """Messages in flight in each direction."""
 
     def __post_init__(self) -> None:
-        for field in ("slice_bytes", "latent_bytes", "depth"):
-            value = getattr(self, field)
+        sizes = {"slice_bytes": self.slice_bytes, "latent_bytes": self.latent_bytes, "depth": self.depth}
+        for field, value in sizes.items():
             if value < 1:
                 raise ValueError(f"{field} must be at least 1, got {value}")
 
 
-class LinkEnd(Protocol):
+class LinkEnd:
     """One process's end of a link. A context manager: leaving it closes the end."""
 
-    kind: str
-    """"shm", "gloo", …: what was chosen, for logs and reports."""
-    sender: Sender
-    receiver: Receiver
-    peer: Peer
+    def __init__(
+        self, *, kind: str, sender: Sender, receiver: Receiver, peer: Peer, resources: ExitStack
+    ) -> None:
+        """Put an end together.
+
+        Args:
+            kind: "shm", "gloo", …: what was chosen, for logs and reports.
+            sender: To the peer.
+            receiver: From the peer.
+            peer: The process at the other end; closed last, because the other side takes its end as final.
+            resources: What the link opened, closed before the peer.
+        """
+        self.kind = kind
+        self.sender = sender
+        self.receiver = receiver
+        self.peer = peer
+        self._resources = resources
 
     def close(self) -> None:
-        """Let what was committed leave, then close; the other end sees LinkClosed. May be called twice."""
-        ...
+        """Let what was committed leave, then close; the other end sees LinkClosed after the last message.
 
-    def __enter__(self) -> "LinkEnd": ...
+        No other thread may be inside the sender or the receiver. Memory that a message lies in stays valid as
+        long as someone refers to it. May be called twice.
+        """
+        self.sender.close()
+        self.receiver.close()
+        self._resources.close()
+        self.peer.close()
 
-    def __exit__(self, *exc_info: object) -> None: ...
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

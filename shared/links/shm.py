@@ -1,0 +1,193 @@
+"""The link between two processes of one host: rings in shared memory, woken through eventfds.
+
+Memory and semaphores have no names: the Thinker makes them (memfd, eventfd) and hands the descriptors to the
+Performer over an abstract Unix socket, so that nothing can be left behind in /dev/shm or /tmp, however a
+process ends. The kernel frees them with the last process that holds them.
+"""
+
+import mmap
+import os
+import secrets
+import socket
+import struct
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Self
+
+from shared.errors import LinkUnavailable
+from shared.links.base import LinkEnd, LinkShape
+from shared.links.peer import Peer
+from shared.links.ring import RingReceiver, RingSender, slot_bytes
+from shared.links.waiting import Semaphore
+
+_NUM_FDS = 5
+_CREDENTIALS = struct.Struct("3i")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MemoryRing:
+    """One direction over memory that both ends see."""
+
+    max_bytes: int
+    slots: Sequence[memoryview]
+    free: Semaphore
+    ready: Semaphore
+
+    @classmethod
+    def create(cls, max_bytes: int, depth: int, memory: memoryview) -> Self:
+        """A ring with new semaphores; `memory` is uint8[depth · slot_bytes(max_bytes)]."""
+        return cls.over(max_bytes, depth, memory, Semaphore.create(depth), Semaphore.create())
+
+    @classmethod
+    def over(cls, max_bytes: int, depth: int, memory: memoryview, free: Semaphore, ready: Semaphore) -> Self:
+        """A ring that the other end has made."""
+        size = slot_bytes(max_bytes)
+        slots = [memory[index * size : (index + 1) * size] for index in range(depth)]
+        return cls(max_bytes=max_bytes, slots=slots, free=free, ready=ready)
+
+    def duplicate(self) -> Self:
+        """The same ring with descriptors of its own."""
+        free, ready = (Semaphore(os.dup(semaphore.fileno())) for semaphore in (self.free, self.ready))
+        return type(self)(max_bytes=self.max_bytes, slots=self.slots, free=free, ready=ready)
+
+    def sender(self, peer: Peer) -> RingSender:
+        """The writing end."""
+
+        def publish(index: int, num_bytes: int) -> None:  # noqa: ARG001 — the message lies where it is read
+            self.ready.add()
+
+        return RingSender(
+            max_bytes=self.max_bytes, slots=self.slots, free=self.free, publish=publish, peer=peer
+        )
+
+    def receiver(self, peer: Peer) -> RingReceiver:
+        """The reading end."""
+
+        def recycle(index: int) -> None:  # noqa: ARG001
+            self.free.add()
+
+        return RingReceiver(
+            max_bytes=self.max_bytes, slots=self.slots, ready=self.ready, recycle=recycle, peer=peer
+        )
+
+    def close(self) -> None:
+        """Close the descriptors; the memory goes with the last view of it."""
+        self.free.close()
+        self.ready.close()
+
+
+def end_over_rings(kind: str, outgoing: MemoryRing, incoming: MemoryRing, peer: Peer) -> LinkEnd:
+    """An end that writes to one ring and reads from the other."""
+    resources = ExitStack()
+    resources.callback(outgoing.close)
+    resources.callback(incoming.close)
+    return LinkEnd(
+        kind=kind,
+        sender=outgoing.sender(peer),
+        receiver=incoming.receiver(peer),
+        peer=peer,
+        resources=resources,
+    )
+
+
+class ShmOffer:
+    """The Thinker's side before the Performer has answered."""
+
+    def __init__(self, shape: LinkShape) -> None:
+        """Make memory and semaphores.
+
+        Raises:
+            OSError: the system has no memory or no descriptors left.
+        """
+        self._resources = ExitStack()
+        self._memory_fd = os.memfd_create("thinker-performer", os.MFD_CLOEXEC)
+        self._resources.callback(os.close, self._memory_fd)
+        slices, latents = _split(_map(self._memory_fd, shape), shape)
+        self._outgoing = MemoryRing.create(shape.slice_bytes, shape.depth, slices)
+        self._incoming = MemoryRing.create(shape.latent_bytes, shape.depth, latents)
+        self._door = self._resources.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        # A leading zero makes the name abstract: it lives in the network namespace and not in a folder.
+        self.address = f"thinker-performer-{secrets.token_hex(16)}"
+        """What the Performer needs to find this side."""
+        self._door.bind(f"\0{self.address}")
+        self._door.listen(1)
+        self._opened = False
+
+    def open(self, peer: Peer, timeout_s: float) -> LinkEnd:
+        """Hand the descriptors to the Performer.
+
+        Raises:
+            OSError: it did not come in time, or went.
+            LinkUnavailable: it runs as another user.
+        """
+        semaphores = (self._outgoing.free, self._outgoing.ready, self._incoming.free, self._incoming.ready)
+        self._hand_over([self._memory_fd, *(semaphore.fileno() for semaphore in semaphores)], timeout_s)
+        self._opened = True
+        return end_over_rings("shm", self._outgoing, self._incoming, peer)
+
+    def close(self) -> None:
+        """Drop what only the set-up needed, and all the rest if the link was not opened."""
+        self._resources.close()
+        if not self._opened:
+            self._outgoing.close()
+            self._incoming.close()
+
+    def _hand_over(self, fds: list[int], timeout_s: float) -> None:
+        self._door.settimeout(timeout_s)
+        connection, _ = self._door.accept()
+        with connection:
+            connection.settimeout(timeout_s)
+            _check_same_user(connection)
+            socket.send_fds(connection, [b"\0"], fds)
+
+
+def join_shm(address: str, shape: LinkShape, peer: Peer, timeout_s: float) -> LinkEnd:
+    """The Performer's side: fetch the descriptors from the Thinker's `address`.
+
+    Raises:
+        OSError: the Thinker is not there, or did not answer in time.
+        LinkUnavailable: it runs as another user.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(timeout_s)
+        connection.connect(f"\0{address}")
+        _check_same_user(connection)
+        _, fds, _, _ = socket.recv_fds(connection, 1, _NUM_FDS)
+    if len(fds) != _NUM_FDS:
+        for fd in fds:
+            os.close(fd)
+        raise ConnectionError(f"the thinker handed over {len(fds)} descriptors, {_NUM_FDS} are needed")
+    memory_fd, *semaphore_fds = fds
+    for fd in fds:
+        os.set_inheritable(fd, False)
+    try:
+        slices, latents = _split(_map(memory_fd, shape), shape)
+    finally:
+        os.close(memory_fd)
+    slices_free, slices_ready, latents_free, latents_ready = (Semaphore(fd) for fd in semaphore_fds)
+    incoming = MemoryRing.over(shape.slice_bytes, shape.depth, slices, slices_free, slices_ready)
+    outgoing = MemoryRing.over(shape.latent_bytes, shape.depth, latents, latents_free, latents_ready)
+    return end_over_rings("shm", outgoing, incoming, peer)
+
+
+def _map(memory_fd: int, shape: LinkShape) -> memoryview:
+    size = shape.depth * (slot_bytes(shape.slice_bytes) + slot_bytes(shape.latent_bytes))
+    os.ftruncate(memory_fd, size)
+    return memoryview(mmap.mmap(memory_fd, size))
+
+
+def _split(memory: memoryview, shape: LinkShape) -> tuple[memoryview, memoryview]:
+    """The ring of slices and the ring of latents in the one piece of memory."""
+    slices_end = shape.depth * slot_bytes(shape.slice_bytes)
+    return memory[:slices_end], memory[slices_end:]
+
+
+def _check_same_user(connection: socket.socket) -> None:
+    """Refuse a stranger: names of abstract sockets can be read by every user of the host."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    _, user, _ = _CREDENTIALS.unpack(credentials)
+    if user != os.getuid():
+        raise LinkUnavailable(
+            f"link shm: this process runs as user {os.getuid()}, the other side as user {user}"
+        )

@@ -1,0 +1,151 @@
+"""Waiting on descriptors to 0.1 ms without using the core.
+
+Python's own poll and epoll round a timeout up to whole milliseconds, and its select refuses descriptors over
+1,023, which a server with many clients reaches. So this asks the C library's ppoll, which takes nanoseconds.
+"""
+
+import ctypes
+import errno
+import functools
+import os
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+_POLLIN = 0x001
+
+
+class _PollFd(ctypes.Structure):
+    _fields_ = (("fd", ctypes.c_int), ("events", ctypes.c_short), ("revents", ctypes.c_short))
+
+
+class _Timespec(ctypes.Structure):
+    _fields_ = (("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long))
+
+
+@functools.cache
+def _ppoll() -> Callable[..., int]:
+    function = ctypes.CDLL(None, use_errno=True).ppoll
+    function.argtypes = (ctypes.c_void_p, ctypes.c_ulong, ctypes.c_void_p, ctypes.c_void_p)
+    function.restype = ctypes.c_int
+    return function
+
+
+class Poller:
+    """Waits until one of a fixed set of descriptors is readable. For one thread at a time."""
+
+    def __init__(self, filenos: tuple[int, ...]) -> None:
+        self._fds = (_PollFd * len(filenos))(*(_PollFd(fd, _POLLIN, 0) for fd in filenos))
+        self._timeout = _Timespec()
+        self._ppoll = _ppoll()
+
+    def wait(self, timeout_s: float | None) -> bool:
+        """Whether a descriptor became readable, or hung up, within `timeout_s` seconds; None: no limit."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            found = self._ppoll(self._fds, len(self._fds), self._left_until(deadline), None)
+            if found >= 0:
+                return found > 0
+            # A signal ends the call early; Python has run its handler by now, so go on with what is left.
+            if (code := ctypes.get_errno()) != errno.EINTR:
+                raise OSError(code, os.strerror(code))
+
+    def readable(self, index: int) -> bool:
+        """Whether descriptor `index` was readable, or hung up, at the end of the last wait."""
+        revents: int = self._fds[index].revents
+        return revents != 0
+
+    def _left_until(self, deadline: float | None) -> object:
+        if deadline is None:
+            return None
+        left_ns = max(0, int((deadline - time.monotonic()) * 1e9))
+        self._timeout.seconds, self._timeout.nanoseconds = divmod(left_ns, 1_000_000_000)
+        return ctypes.byref(self._timeout)
+
+
+class Semaphore:
+    """A counting semaphore with a descriptor that is readable while the count is over 0.
+
+    Processes that hold the descriptor share the count. The kernel's lock inside an eventfd orders memory too:
+    what one process wrote before `add` is seen by the other after `take`, on every architecture. So a ring of
+    shared buffers needs no counters of its own.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    @classmethod
+    def create(cls, count: int = 0) -> "Semaphore":
+        """A new one that starts at `count`."""
+        return cls(os.eventfd(count, os.EFD_SEMAPHORE | os.EFD_NONBLOCK | os.EFD_CLOEXEC))
+
+    def add(self) -> None:
+        """Count one up."""
+        os.eventfd_write(self._fd, 1)
+
+    def take(self) -> bool:
+        """Count one down if it can be; never blocks."""
+        try:
+            os.eventfd_read(self._fd)
+        except BlockingIOError:
+            return False
+        return True
+
+    def fileno(self) -> int:
+        """The descriptor; not to be read."""
+        return self._fd
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        os.close(self._fd)
+
+
+class Source(Protocol):
+    """Something that can be waited for together with others."""
+
+    def filenos(self) -> tuple[int, ...]:
+        """Descriptors that are readable while there is something to look at."""
+        ...
+
+
+class Doorbell:
+    """Wakes a waiting thread from any other thread; a `Source` and a `Wakeup`."""
+
+    def __init__(self) -> None:
+        self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._poller = Poller((self._fd,))
+
+    def ring(self) -> None:
+        """Wake the waiting thread, or the next wait. From any thread; rings before an `answer` count once."""
+        os.eventfd_write(self._fd, 1)
+
+    def answer(self) -> bool:
+        """Stop ringing; whether it was. Call it before looking at what the ring was for."""
+        try:
+            os.eventfd_read(self._fd)
+        except BlockingIOError:
+            return False
+        return True
+
+    def wait(self, timeout_s: float | None) -> bool:
+        """Wait up to `timeout_s` seconds; whether it rings. Goes on ringing until answered."""
+        return self._poller.wait(timeout_s)
+
+    def filenos(self) -> tuple[int, ...]:
+        """For waits on several sources."""
+        return (self._fd,)
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        os.close(self._fd)
+
+
+class AnyOf:
+    """A `Wakeup` over several sources: a receiver and a doorbell, say."""
+
+    def __init__(self, *sources: Source) -> None:
+        self._poller = Poller(tuple(fd for source in sources for fd in source.filenos()))
+
+    def wait(self, timeout_s: float | None) -> bool:
+        """Wait up to `timeout_s` seconds; True when one of the sources has something to look at."""
+        return self._poller.wait(timeout_s)
