@@ -1,0 +1,159 @@
+"""The page in a real browser, against a made-up agent."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import simplejpeg
+from playwright.sync_api import Page, expect
+
+from protocol import messages as m
+from protocol.media import MediaUnit
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
+Browse = Callable[..., Page]
+
+
+def wait_for(page: Page, condition: str) -> None:
+    page.wait_for_function(condition, timeout=30_000)
+
+
+def test_pictures_are_painted_and_sound_is_played(page_url: str, stage: Any, browse: Browse) -> None:
+    page = browse(page_url + "?autostart=1")
+    wait_for(page, "tp.state === 'live'")
+    wait_for(page, "tp.framesPainted >= 25")
+    page.get_by_placeholder("Type to the agent").fill("hello there")
+    page.keyboard.press("Enter")
+    wait_for(page, "tp.samplesPlayedNonSilent > 2000")
+    expect(page.locator("#transcript .user")).to_have_text("hello there")
+    expect(page.locator("#transcript .agent")).to_have_text("You said: hello there")
+    assert page.evaluate("tp.framesPainted") >= 25
+
+
+def test_camera_and_microphone_arrive_in_units(page_url: str, stage: Any, browse: Browse) -> None:
+    page = browse(page_url + "?autostart=1")
+    wait_for(page, "tp.unitsSent >= 12")
+    (hello,) = stage.of_type(m.Hello)
+    assert (hello.camera, hello.microphone) == (True, True)
+    units = stage.of_type(MediaUnit)
+    assert [unit.unit for unit in units] == list(range(len(units)))
+    assert all(len(unit.audio) in {0, 5120} for unit in units)
+    loudest = max(units, key=lambda unit: np.abs(np.frombuffer(unit.audio, "<i2").astype(int)).max(initial=0))
+    spectrum = np.abs(np.fft.rfft(np.frombuffer(loudest.audio, "<i2") * np.hanning(2560)))
+    assert abs(np.argmax(spectrum) * 16000 / 2560 - 440) < 10, "the fake microphone hums at 440 Hz"
+    pictures = [jpeg for unit in units for jpeg in unit.frames]
+    assert len(pictures) >= 12
+    assert simplejpeg.decode_jpeg(pictures[-1]).shape == (64, 64, 3)
+    assert len(set(pictures)) > 3, "the fake camera moves"
+
+
+def test_acks_tell_what_was_heard(page_url: str, stage: Any, browse: Browse) -> None:
+    page = browse(page_url + "?autostart=1")
+    wait_for(page, "tp.unitsReceived >= 12 && tp.positionUs > 500000")
+    acks = stage.of_type(m.Ack)
+    assert [ack.unit for ack in acks] == list(range(len(acks)))
+    played = [ack.played_pts for ack in acks]
+    assert played == sorted(played)
+    assert played[-1] > 300_000
+
+
+def test_start_needs_a_click_and_end_ends(page_url: str, stage: Any, browse: Browse) -> None:
+    page = browse(page_url)
+    assert page.evaluate("tp.state") == "idle"
+    page.get_by_role("button", name="Start").click()
+    wait_for(page, "tp.state === 'live'")
+    page.get_by_role("button", name="End the session").click()
+    expect(page.locator("#words")).to_have_text("The session has ended.")
+    assert stage.over.wait(10)
+    page.get_by_role("button", name="Start again").click()
+    wait_for(page, "tp.state === 'live'")
+
+
+def test_closing_the_tab_ends_the_session(page_url: str, stage: Any, browse: Browse) -> None:
+    page = browse(page_url + "?autostart=1")
+    wait_for(page, "tp.unitsReceived >= 2")
+    page.close()
+    assert stage.over.wait(10)
+
+
+def test_without_devices_one_can_still_talk(page_url: str, stage: Any, browse: Browse) -> None:
+    page = browse(page_url + "?autostart=1", devices=False)
+    wait_for(page, "tp.state === 'live' && tp.unitsSent > 3")
+    notes = page.locator("#transcript .note")
+    expect(notes).to_have_text(["No camera was found.", "No microphone was found. You can type."])
+    page.get_by_placeholder("Type to the agent").fill("typed")
+    page.keyboard.press("Enter")
+    wait_for(page, "tp.samplesPlayedNonSilent > 500")
+    unit = stage.of_type(MediaUnit)[-1]
+    assert (unit.audio, unit.frames) == (b"", ())
+
+
+def test_denied_devices_are_explained(page_url: str, stage: Any, browse: Browse) -> None:
+    page = browse(page_url + "?autostart=1", flags=("--deny-permission-prompts",))
+    wait_for(page, "tp.state === 'live'")
+    for note in page.locator("#transcript .note").all_text_contents():
+        assert "is blocked for this page" in note
+
+
+def test_microphone_and_camera_can_be_turned_off(page_url: str, stage: Any, browse: Browse) -> None:
+    page = browse(page_url + "?autostart=1")
+    wait_for(page, "tp.unitsSent > 8")
+    page.locator("header").click()
+    page.locator("body").press("m")
+    expect(page.locator("#microphone")).to_have_attribute("aria-pressed", "false")
+    page.get_by_role("button", name="Turn off camera").click()
+    expect(page.locator("#self")).to_be_hidden()
+    sent = page.evaluate("tp.unitsSent")
+    wait_for(page, f"tp.unitsSent > {sent + 5}")
+    unit = stage.of_type(MediaUnit)[-1]
+    assert unit.frames == ()
+    assert not np.frombuffer(unit.audio, "<i2").any()
+
+
+def test_a_full_server_says_where_one_stands(page_url: str, stage: Any, browse: Browse) -> None:
+    stage.queue_first = True
+    page = browse(page_url + "?autostart=1")
+    expect(page.locator("#words")).to_have_text(
+        "All seats are taken. You are number 2 in line. About 40 seconds."
+    )
+    stage.queue_first = False
+    wait_for(page, "tp.state === 'live'")
+
+
+def test_the_end_of_the_model_is_told_and_can_be_retried(page_url: str, stage: Any, browse: Browse) -> None:
+    stage.end_after = 4
+    page = browse(page_url + "?autostart=1")
+    expect(page.locator("#words")).to_have_text("The model has ended. It says: the model ended.")
+    stage.end_after = None
+    page.get_by_role("button", name="Start again").click()
+    wait_for(page, "tp.framesPainted > 5")
+
+
+def test_an_interruption_throws_away_what_is_not_heard(page_url: str, stage: Any, browse: Browse) -> None:
+    page = browse(page_url + "?autostart=1")
+    wait_for(page, "tp.positionUs > 300000")
+    page.keyboard.press("Escape")
+    wait_for(page, "tp.state === 'live'")
+    for _ in range(100):
+        if stage.of_type(m.Interrupt):
+            break
+        page.wait_for_timeout(50)
+    assert len(stage.of_type(m.Interrupt)) == 1
+
+
+def test_insecure_address_is_explained(page_url: str, stage: Any, browse: Browse) -> None:
+    port = page_url.rstrip("/").rsplit(":", 1)[1]
+    page = browse(
+        f"http://studio.example:{port}/?autostart=1",
+        flags=("--host-resolver-rules=MAP studio.example 127.0.0.1",),
+    )
+    expect(page.locator("#words")).to_contain_text("only on https or on localhost")
+    assert page.evaluate("tp.state") == "impossible"
+
+
+def test_nothing_is_loaded_from_elsewhere(page_url: str, stage: Any, browse: Browse) -> None:
+    page = browse(page_url)
+    names = page.evaluate("performance.getEntriesByType('resource').map((entry) => entry.name)")
+    assert names
+    assert all(name.startswith(page_url) for name in names)
