@@ -60,8 +60,10 @@ class RingSender:
 
     def reserve(self, timeout_s: float) -> memoryview:
         """See `Sender.reserve`."""
-        if self._closed or self._peer.gone():
-            raise LinkClosed(f"{self._label}: {_why_closed(self._peer, closed_here=self._closed)}")
+        if self._closed:
+            raise LinkClosed(f"{self._label}: this end was closed")
+        if self._peer.gone():
+            raise _gone(self._label, self._peer)
         if not self._reserved:
             self._reserved = self._take_free(timeout_s)
         return self._messages[self._index]
@@ -83,7 +85,7 @@ class RingSender:
         if _take(self._free, self._poller, self._peer, timeout_s):
             return True
         if self._peer.gone():
-            raise LinkClosed(f"{self._label}: {_why_closed(self._peer, closed_here=False)}")
+            raise _gone(self._label, self._peer)
         in_flight = f"{len(self._slots)} messages are in flight"
         raise LinkTimeout(f"{self._label}: it freed no buffer within {timeout_s:.3g} s, {in_flight}")
 
@@ -132,6 +134,7 @@ class RingReceiver:
     def poll(self) -> memoryview | None:
         """See `Receiver.poll`."""
         self._check_open()
+        assert not self._held, "the last message was not released"
         if self._ready.take() or (self._peer.gone() and self._take_last()):
             return self._hold()
         return None
@@ -139,13 +142,12 @@ class RingReceiver:
     def receive(self, timeout_s: float) -> memoryview:
         """See `Receiver.receive`."""
         self._check_open()
+        assert not self._held, "the last message was not released"
         if _take(self._ready, self._poller, self._peer, timeout_s) or (
             self._peer.gone() and self._take_last()
         ):
             return self._hold()
-        raise LinkTimeout(
-            f"from the {self._peer.name}: nothing came within {timeout_s:.3g} s, but it is alive"
-        )
+        raise LinkTimeout(f"{self._label}: nothing came within {timeout_s:.3g} s, but it is alive")
 
     def release(self) -> None:
         """See `Receiver.release`."""
@@ -169,25 +171,22 @@ class RingReceiver:
         self._closed = True
 
     def _check_open(self) -> None:
-        assert not self._held, "the last message was not released"
         if self._closed:
-            raise LinkClosed(f"{self._label}: {_why_closed(self._peer, closed_here=True)}")
+            raise LinkClosed(f"{self._label}: this end was closed")
 
     def _take_last(self) -> bool:
         """Take one of the messages that the peer sent before it went."""
         if self._settle is not None:
             self._settle()
         if not self._ready.take():
-            raise LinkClosed(f"{self._label}: {_why_closed(self._peer, closed_here=False)}")
+            raise _gone(self._label, self._peer)
         return True
 
     def _hold(self) -> memoryview:
         slot = self._slots[self._index]
         (num_bytes,) = _LENGTH.unpack_from(slot)
         if num_bytes > self.max_bytes:
-            raise LinkClosed(
-                f"from the {self._peer.name}: it wrote a message of {num_bytes} bytes into {self.max_bytes}"
-            )
+            raise LinkClosed(f"{self._label}: it wrote {num_bytes} bytes into a buffer of {self.max_bytes}")
         self._held = True
         return slot[PREAMBLE_BYTES : PREAMBLE_BYTES + num_bytes]
 
@@ -206,5 +205,5 @@ def _take(semaphore: Semaphore, poller: Poller, peer: Peer, timeout_s: float) ->
     return True
 
 
-def _why_closed(peer: Peer, *, closed_here: bool) -> str:
-    return "this end was closed" if closed_here else f"the {peer.name} is gone"
+def _gone(label: str, peer: Peer) -> LinkClosed:
+    return LinkClosed(f"{label}: the {peer.name} is gone")

@@ -1,15 +1,12 @@
-"""A Performer for link tests, run as a process of its own: `performer_end.py PORT LINK SLICE LATENT DEPTH ROLE`.
+"""A Performer for link tests, run as a process of its own.
 
-Roles: `echo` returns every message until one is empty; `flood` sends numbered messages and closes at once;
-`hang` takes nothing; `half` takes a slice, writes half a message into a buffer and waits to be killed.
+`performer_end.py PORT LINK SLICE_BYTES LATENT_BYTES DEPTH ROLE`
 """
 
-import logging
-import os
+import select
 import sys
-import time
+from collections.abc import Callable
 
-from shared.errors import LinkClosed
 from shared.links.base import LinkEnd, LinkShape
 from shared.rendezvous import Terms, join_thinker
 
@@ -24,44 +21,33 @@ def main(port: str, link: str, slice_bytes: str, latent_bytes: str, depth: str, 
 
 
 def echo(end: LinkEnd) -> None:
-    while True:
+    """Return every message, the empty one too, which is the last."""
+    num_bytes = 1
+    while num_bytes > 0:
         message = end.receiver.receive(60)
         num_bytes = len(message)
         end.sender.reserve(60)[:num_bytes] = message
         end.receiver.release()
         end.sender.commit(num_bytes)
-        if num_bytes == 0:
-            break
-    wait_for_the_end(end)
 
 
 def flood(end: LinkEnd) -> None:
+    """Send numbered messages and leave at once."""
     for number in range(FLOOD_MESSAGES):
         end.sender.reserve(60)[0] = number
         end.sender.commit(1)
 
 
-def hang(end: LinkEnd) -> None:
-    end.sender.reserve(60)
-    end.sender.commit(0)
-    time.sleep(60)
+def hold(end: LinkEnd) -> None:
+    """Take one message and keep it, be half way through writing another, say so, and stay like that."""
+    held = end.receiver.receive(60)
+    end.sender.reserve(60)[0] = held[0]
+    end.sender.commit(1)
+    end.sender.reserve(60)[0] = 1
+    select.select([end.peer], [], [], 60)
 
 
-def half(end: LinkEnd) -> None:
-    end.receiver.receive(60)
-    end.sender.reserve(60)[0] = os.getpid() % 256
-    time.sleep(60)
-
-
-def wait_for_the_end(end: LinkEnd) -> None:
-    try:
-        end.receiver.receive(60)
-    except LinkClosed as closed:
-        logging.getLogger(__name__).info("%s", closed)
-
-
-ROLES = {"echo": echo, "flood": flood, "hang": hang, "half": half}
+ROLES: dict[str, Callable[[LinkEnd], None]] = {"echo": echo, "flood": flood, "hold": hold}
 
 if __name__ == "__main__":
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr)
     main(*sys.argv[1:])
