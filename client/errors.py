@@ -18,7 +18,7 @@ class ClientError(Exception):
     exit_code: ClassVar[int] = 1
 
 
-class UsageError(ClientError):
+class UsageError(ClientError, ValueError):
     """What was asked for can't be done."""
 
     exit_code = 2

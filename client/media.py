@@ -34,13 +34,17 @@ class UserSource(Protocol):
 
     Attributes:
         live: True when `take` itself waits until a unit has been recorded; else the caller keeps the time.
-        has_camera: whether frames will come.
-        has_microphone: whether there is sound of a user.
     """
 
     live: bool
-    has_camera: bool
-    has_microphone: bool
+
+    @property
+    def has_camera(self) -> bool:
+        """Whether frames will come."""
+
+    @property
+    def has_microphone(self) -> bool:
+        """Whether there is sound of a user."""
 
     def set_picture_size(self, width: int, height: int) -> None:
         """Say how large the frames shall be; before the first `take`."""
