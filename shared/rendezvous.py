@@ -51,11 +51,12 @@ class Listener:
         Raises:
             RendezvousError: the address can't be used; the message says why.
         """
+        _check_port(port, lowest=0)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
             # create_server allows an address whose last user has just ended, but not one in use.
             self._socket = socket.create_server((host, port), family=family)
-        except (OSError, OverflowError) as error:
+        except OSError as error:
             raise RendezvousError(f"rendezvous: can't listen on {host}:{port}: {error}") from None
         self.host = host
         self.port = int(self._socket.getsockname()[1])
@@ -128,6 +129,7 @@ def join_thinker(
         ConfigError: there is no link of that name.
     """
     check_link(terms.link)
+    _check_port(port, lowest=1)
     patience = _Patience(f"the thinker at {host}:{port}", timeout_s, stop)
     while True:
         if (connection := _call(host, port)) is not None:
@@ -230,8 +232,6 @@ def _call(host: str, port: int) -> socket.socket | None:
         connection = socket.create_connection((host, port), _CALL_S)
     except socket.gaierror as error:
         raise RendezvousError(f"rendezvous: there is no host {host!r} ({error.strerror})") from None
-    except OverflowError as error:
-        raise RendezvousError(f"rendezvous: {host}:{port}: {error}") from None
     except OSError:
         return None
     # Calling a free port of this host again and again, TCP can end up connected to itself.
@@ -239,6 +239,11 @@ def _call(host: str, port: int) -> socket.socket | None:
         connection.close()
         return None
     return connection
+
+
+def _check_port(port: int, lowest: int) -> None:
+    if not lowest <= port <= 65_535:
+        raise RendezvousError(f"rendezvous: the port must be {lowest} to 65535, got {port}")
 
 
 def _hello(terms: Terms) -> Hello:

@@ -99,11 +99,13 @@ def unpack_header(buffer: Buffer) -> SliceHeader:
     )
     if magic != _MAGIC or version != VERSION:
         raise SliceError(f"not a slice of version {VERSION}: magic {magic!r}, version {version}")
-    if kind not in Kind:
-        raise SliceError(f"unknown kind of slice: {kind}")
+    try:
+        known_kind = Kind(kind)
+    except ValueError:
+        raise SliceError(f"unknown kind of slice: {kind}") from None
     sent_at_ns, received_at_ns, append_ns, solve_ns = stamps
     return SliceHeader(
-        kind=Kind(kind), flags=Flags(flags), session=session, epoch=epoch, unit=unit,
+        kind=known_kind, flags=Flags(flags), session=session, epoch=epoch, unit=unit,
         payload_bytes=payload_bytes, checksum=checksum, sent_at_ns=sent_at_ns, received_at_ns=received_at_ns,
         append_ns=append_ns, solve_ns=solve_ns,
     )  # fmt: skip

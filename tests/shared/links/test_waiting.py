@@ -1,0 +1,108 @@
+import os
+import resource
+import signal
+import socket
+import time
+
+import pytest
+
+from shared.links.peer import Peer
+from shared.links.waiting import AnyOf, Doorbell, Poller, Semaphore
+
+
+def test_a_semaphore_counts() -> None:
+    semaphore = Semaphore.create(2)
+    assert [semaphore.take() for _ in range(3)] == [True, True, False]
+    semaphore.add()
+    assert Poller((semaphore.fileno(),)).wait(0)
+    assert semaphore.take()
+    assert not Poller((semaphore.fileno(),)).wait(0)
+    semaphore.close()
+
+
+def test_a_poller_tells_which_one_is_readable() -> None:
+    quiet, loud = Semaphore.create(), Semaphore.create(1)
+    poller = Poller((quiet.fileno(), loud.fileno()))
+    assert poller.wait(None)
+    assert (poller.readable(0), poller.readable(1)) == (False, True)
+    quiet.close()
+    loud.close()
+
+
+def test_a_wait_is_not_shorter_than_asked_and_not_rounded_to_milliseconds() -> None:
+    semaphore = Semaphore.create()
+    poller = Poller((semaphore.fileno(),))
+    durations = []
+    for _ in range(50):
+        started = time.monotonic()
+        assert not poller.wait(0.0002)
+        durations.append(time.monotonic() - started)
+    assert min(durations) >= 0.0002
+    assert min(durations) < 0.001  # the shortest one shows the resolution, whatever else the machine does
+    semaphore.close()
+
+
+def test_a_signal_does_not_end_a_wait() -> None:
+    semaphore = Semaphore.create()
+    handled = []
+    before = signal.signal(signal.SIGALRM, lambda *_: handled.append(1))
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.005)
+        started = time.monotonic()
+        assert not Poller((semaphore.fileno(),)).wait(0.02)
+        assert time.monotonic() - started >= 0.02
+        assert handled
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        semaphore.close()
+
+
+def test_a_doorbell_rings_until_answered_and_counts_once() -> None:
+    doorbell = Doorbell()
+    doorbell.ring()
+    doorbell.ring()
+    assert doorbell.wait(0)
+    assert AnyOf(doorbell).wait(0)
+    assert doorbell.answer()
+    assert not doorbell.answer()
+    assert not doorbell.wait(0)
+    doorbell.close()
+
+
+def test_descriptors_beyond_what_select_takes() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 1200:
+        pytest.skip("this system allows no descriptor that high")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1200), hard))
+    semaphore = Semaphore.create(1)
+    high = os.dup2(semaphore.fileno(), 1100)
+    try:
+        assert Poller((high,)).wait(0)
+    finally:
+        os.close(high)
+        semaphore.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_peer_is_gone_when_its_line_ends_and_not_when_it_talks() -> None:
+    here, there = socket.socketpair()
+    with Peer("performer", here) as peer:
+        assert not peer.gone()
+        there.sendall(b"stray")
+        assert not peer.gone()
+        assert not Poller((peer.fileno(),)).wait(0)  # stray bytes were taken off the line
+        there.close()
+        assert Poller((peer.fileno(),)).wait(10)
+        assert peer.gone()
+
+
+def test_hanging_up_shows_on_both_sides() -> None:
+    here, there = socket.socketpair()
+    with Peer("performer", here) as peer, Peer("thinker", there) as other:
+        peer.hang_up()
+        assert peer.gone()
+        assert other.gone()
+        other.close()
+        other.hang_up()
+        assert other.gone()

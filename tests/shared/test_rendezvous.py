@@ -1,0 +1,298 @@
+"""Both sides in one process, on two threads: what they say does not depend on where they run."""
+
+import logging
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import msgspec
+import pytest
+
+from shared.errors import ConfigError, LinkUnavailable, RendezvousError
+from shared.greeting import VERSION, Hello, host_identity
+from shared.links.base import LinkEnd, LinkShape
+from shared.rendezvous import Listener, Terms, accept_performer, join_thinker
+
+HOST = "127.0.0.1"
+PATIENCE_S = 30.0
+SHAPE = LinkShape(slice_bytes=1000, latent_bytes=500, depth=2)
+TERMS = Terms(digest="same", shape=SHAPE)
+
+
+@pytest.fixture
+def threads() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(max_workers=4) as executor:
+        yield executor
+
+
+@pytest.fixture
+def listener() -> Iterator[Listener]:
+    with Listener(HOST, 0) as listener:
+        yield listener
+
+
+def accept(threads: ThreadPoolExecutor, listener: Listener, terms: Terms = TERMS) -> Future[LinkEnd]:
+    return threads.submit(accept_performer, listener, terms, timeout_s=PATIENCE_S)
+
+
+def join(threads: ThreadPoolExecutor, port: int, terms: Terms = TERMS) -> Future[LinkEnd]:
+    return threads.submit(join_thinker, HOST, port, terms, timeout_s=PATIENCE_S)
+
+
+def check_it_works(thinker_end: LinkEnd, performer_end: LinkEnd) -> None:
+    thinker_end.sender.reserve(PATIENCE_S)[:5] = b"slice"
+    thinker_end.sender.commit(5)
+    assert bytes(performer_end.receiver.receive(PATIENCE_S)) == b"slice"
+    performer_end.receiver.release()
+    performer_end.sender.reserve(PATIENCE_S)[:7] = b"latents"
+    performer_end.sender.commit(7)
+    assert bytes(thinker_end.receiver.receive(PATIENCE_S)) == b"latents"
+    thinker_end.receiver.release()
+
+
+def free_port() -> int:
+    with socket.create_server((HOST, 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def test_thinker_first(
+    threads: ThreadPoolExecutor, listener: Listener, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        thinker = accept(threads, listener)
+        performer = join(threads, listener.port)
+        with thinker.result() as thinker_end, performer.result() as performer_end:
+            assert (thinker_end.kind, performer_end.kind) == ("shm", "shm")
+            check_it_works(thinker_end, performer_end)
+    assert f"waiting for the performer at {HOST}:{listener.port}" in caplog.text
+    assert f"waiting for the thinker at {HOST}:{listener.port}" in caplog.text
+    assert "link shm, chosen because the two processes are on one host" in caplog.text
+    assert "link shm, chosen by the thinker" in caplog.text
+
+
+def test_performer_first(threads: ThreadPoolExecutor, caplog: pytest.LogCaptureFixture) -> None:
+    port = free_port()
+    with caplog.at_level(logging.INFO):
+        performer = join(threads, port)
+        while "waiting for the thinker" not in caplog.text:
+            assert not performer.done()
+        with (
+            Listener(HOST, port) as listener,
+            accept(threads, listener).result() as thinker_end,
+            performer.result() as performer_end,
+        ):
+            check_it_works(thinker_end, performer_end)
+
+
+def test_over_gloo_when_one_side_asks_for_it(threads: ThreadPoolExecutor, listener: Listener) -> None:
+    thinker = accept(threads, listener)
+    performer = join(threads, listener.port, Terms(digest="same", shape=SHAPE, link="gloo"))
+    with thinker.result() as thinker_end, performer.result() as performer_end:
+        assert (thinker_end.kind, performer_end.kind) == ("gloo", "gloo")
+        check_it_works(thinker_end, performer_end)
+
+
+@pytest.mark.parametrize(
+    ("terms", "message"),
+    [
+        (Terms(digest="other", shape=SHAPE), "digest is same at the thinker and other at the performer"),
+        (
+            Terms(digest="same", shape=LinkShape(slice_bytes=1001, latent_bytes=500, depth=2)),
+            "slice_bytes is 1000 at the thinker and 1001 at the performer",
+        ),
+        (
+            Terms(digest="same", shape=LinkShape(slice_bytes=1000, latent_bytes=500, depth=3)),
+            "depth is 2 at the thinker and 3 at the performer",
+        ),
+    ],
+)
+def test_different_terms_are_named_on_both_sides(
+    threads: ThreadPoolExecutor, listener: Listener, terms: Terms, message: str
+) -> None:
+    thinker = accept(threads, listener)
+    performer = join(threads, listener.port, terms)
+    for side in (thinker, performer):
+        with pytest.raises(RendezvousError, match=message):
+            side.result()
+
+
+def test_different_links_are_named_on_both_sides(threads: ThreadPoolExecutor, listener: Listener) -> None:
+    thinker = accept(threads, listener, Terms(digest="same", shape=SHAPE, link="shm"))
+    performer = join(threads, listener.port, Terms(digest="same", shape=SHAPE, link="gloo"))
+    for side in (thinker, performer):
+        with pytest.raises(
+            LinkUnavailable, match="thinker was started with link shm, the performer with gloo"
+        ):
+            side.result()
+
+
+def test_a_link_that_is_not_here_is_refused_before_anyone_waits(listener: Listener) -> None:
+    with pytest.raises(LinkUnavailable, match="link ccl is not available"):
+        accept_performer(listener, Terms(digest="same", shape=SHAPE, link="ccl"))
+    with pytest.raises(ConfigError, match="unknown name 'pigeon'"):
+        join_thinker(HOST, 1, Terms(digest="same", shape=SHAPE, link="pigeon"))
+
+
+def test_each_side_sees_the_other_go(threads: ThreadPoolExecutor, listener: Listener) -> None:
+    for leaver in (0, 1):
+        ends = [accept(threads, listener), join(threads, listener.port)]
+        with ends[leaver].result() as leaving, ends[1 - leaver].result() as staying:
+            assert not staying.peer.gone()
+            leaving.close()
+            assert staying.receiver.wait(PATIENCE_S)
+            assert staying.peer.gone()
+
+
+def test_another_performer_can_follow(threads: ThreadPoolExecutor, listener: Listener) -> None:
+    for _ in range(3):
+        thinker = accept(threads, listener)
+        performer = join(threads, listener.port)
+        with thinker.result() as thinker_end, performer.result() as performer_end:
+            check_it_works(thinker_end, performer_end)
+
+
+def hello_of_another_version() -> bytes:
+    return framed(b'{"type":"thinker-performer hello","version":1}')
+
+
+def framed(body: bytes) -> bytes:
+    return struct.pack("<I", len(body)) + body
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"",
+        b"\0",
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        struct.pack("<I", 2**32 - 1) + b"x" * 1000,
+        framed(b"not json"),
+        framed(b"\xff\xfe"),
+        framed(b"[1, 2]"),
+        hello_of_another_version(),
+    ],
+    ids=[
+        "nothing",
+        "half a length",
+        "http",
+        "a lying length",
+        "no json",
+        "no utf-8",
+        "no struct",
+        "half a hello",
+    ],
+)
+def test_strangers_are_turned_away_and_the_performer_still_comes(
+    threads: ThreadPoolExecutor, listener: Listener, caplog: pytest.LogCaptureFixture, garbage: bytes
+) -> None:
+    with socket.create_connection((HOST, listener.port)) as stranger:
+        stranger.sendall(garbage)
+        stranger.shutdown(socket.SHUT_WR)
+        thinker = accept(threads, listener)
+        performer = join(threads, listener.port)
+        with thinker.result() as thinker_end, performer.result() as performer_end:
+            check_it_works(thinker_end, performer_end)
+    assert "turned away a caller that is no performer" in caplog.text
+
+
+def test_a_silent_stranger_does_not_hold_up_the_performer(
+    threads: ThreadPoolExecutor, listener: Listener
+) -> None:
+    with socket.create_connection((HOST, listener.port)):
+        thinker = accept(threads, listener)
+        performer = join(threads, listener.port)
+        with thinker.result() as thinker_end, performer.result() as performer_end:
+            check_it_works(thinker_end, performer_end)
+
+
+def test_a_performer_that_dies_while_the_link_is_opened_is_followed_by_another(
+    threads: ThreadPoolExecutor, listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shared.rendezvous._OPENING_S", 0.2)
+    hello = Hello(
+        version=VERSION,
+        digest="same",
+        slice_bytes=1000,
+        latent_bytes=500,
+        depth=2,
+        link="shm",
+        available=("shm",),
+        host=host_identity(),
+    )
+    with socket.create_connection((HOST, listener.port)) as short_lived:
+        short_lived.sendall(framed(msgspec.json.encode(hello)))
+    thinker = accept(threads, listener)
+    performer = join(threads, listener.port)
+    with thinker.result() as thinker_end, performer.result() as performer_end:
+        check_it_works(thinker_end, performer_end)
+
+
+def test_a_performer_calls_again_when_the_thinker_went(
+    threads: ThreadPoolExecutor, listener: Listener
+) -> None:
+    performer = join(threads, listener.port)
+    while (connection := listener.accept(PATIENCE_S)) is None:
+        pass
+    connection.close()
+    with accept(threads, listener).result() as thinker_end, performer.result() as performer_end:
+        check_it_works(thinker_end, performer_end)
+
+
+def test_what_answers_but_is_no_thinker_is_an_error(threads: ThreadPoolExecutor, listener: Listener) -> None:
+    performer = join(threads, listener.port)
+    while (connection := listener.accept(PATIENCE_S)) is None:
+        pass
+    with connection:
+        connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        with pytest.raises(RendezvousError, match=f"what answers at {HOST}:{listener.port} is no thinker"):
+            performer.result()
+
+
+def test_a_port_in_use_is_one_clear_error(listener: Listener) -> None:
+    with pytest.raises(RendezvousError, match=rf"can't listen on {HOST}:{listener.port}: .*in use"):
+        Listener(HOST, listener.port)
+
+
+@pytest.mark.parametrize("port", [-1, 70_000])
+def test_a_port_that_can_not_be_is_an_error(port: int) -> None:
+    with pytest.raises(RendezvousError, match=f"must be 0 to 65535, got {port}"):
+        Listener(HOST, port)
+    with pytest.raises(RendezvousError, match=f"must be 1 to 65535, got {port}"):
+        join_thinker(HOST, port, TERMS, timeout_s=0.1)
+
+
+def test_a_host_that_is_not_there_is_an_error() -> None:
+    with pytest.raises(RendezvousError, match="there is no host 'no such host'"):
+        join_thinker("no such host", 1, TERMS)
+
+
+def test_time_outs_say_who_was_missing(listener: Listener) -> None:
+    with pytest.raises(
+        RendezvousError, match=rf"performer at {HOST}:{listener.port} was not there within 0\.05 s"
+    ):
+        accept_performer(listener, TERMS, timeout_s=0.05)
+    port = free_port()
+    with pytest.raises(RendezvousError, match=rf"thinker at {HOST}:{port} was not there within 0\.05 s"):
+        join_thinker(HOST, port, TERMS, timeout_s=0.05)
+    # A thinker that listens but is busy is waited for, too, and not longer.
+    with pytest.raises(
+        RendezvousError, match=rf"thinker at {HOST}:{listener.port} was not there within 0\.05 s"
+    ):
+        join_thinker(HOST, listener.port, TERMS, timeout_s=0.05)
+
+
+def test_both_sides_can_be_stopped(threads: ThreadPoolExecutor, listener: Listener) -> None:
+    stop = threading.Event()
+    waiting = [
+        threads.submit(accept_performer, listener, TERMS, stop=stop),
+        threads.submit(join_thinker, HOST, free_port(), TERMS, stop=stop),
+    ]
+    started = time.monotonic()
+    stop.set()
+    for side in waiting:
+        with pytest.raises(RendezvousError, match=r"stopped while waiting for the (performer|thinker)"):
+            side.result()
+    assert time.monotonic() - started < PATIENCE_S
