@@ -5,6 +5,7 @@
 
 import asyncio
 import contextlib
+import functools
 import io
 import itertools
 import math
@@ -21,18 +22,15 @@ import simplejpeg
 import uvicorn
 from playwright.sync_api import Browser, Page, sync_playwright
 from starlette.applications import Starlette
-from starlette.responses import FileResponse
-from starlette.routing import Mount, Route, WebSocketRoute
-from starlette.staticfiles import StaticFiles
+from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-import thinker
 from protocol import messages as m
 from protocol.errors import CloseCode
 from protocol.media import Kind, MediaUnit
 from protocol.session import Close, Event, Send, ServerSession, State
+from thinker import site
 
-PAGE = pathlib.Path(thinker.__file__).parent / "page"
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = [
     "--no-sandbox",
@@ -83,7 +81,8 @@ def face(mouth: float) -> bytes:
         picture[((x - side) / 0.09) ** 2 + ((y + 0.05) / 0.06) ** 2 < 1] = (250, 250, 250)
         picture[((x - side) / 0.045) ** 2 + ((y + 0.05) / 0.05) ** 2 < 1] = (50, 70, 80)
     picture[(x / 0.2) ** 2 + ((y - 0.47) / (0.025 + 0.1 * mouth)) ** 2 < 1] = (140, 50, 54)
-    return simplejpeg.encode_jpeg(np.ascontiguousarray(picture.clip(0, 255).astype(np.uint8)), quality=85)
+    jpeg: bytes = simplejpeg.encode_jpeg(picture.clip(0, 255).astype(np.uint8), quality=85)
+    return jpeg
 
 
 T = TypeVar("T")
@@ -141,7 +140,7 @@ class Stage:
             if number == self.end_after or machine.state is not State.READY:
                 return
             speaking = await self._answer(socket_, machine, number)
-            machine.offer(self._unit(number, speaking))
+            machine.offer(self._unit(number, machine.epoch, speaking))
             while (data := machine.next_media()) is not None:
                 await socket_.send_bytes(data)
             await asyncio.sleep(max(0.0, start + (number + 1) * UNIT_S - asyncio.get_running_loop().time()))
@@ -157,6 +156,7 @@ class Stage:
         self._answered = 0
         self._speaks_until = -1
         self._first_text = len(self.of_type(m.Text))
+        self._interrupts = len(self.of_type(m.Interrupt))
 
     async def _answer(self, socket_: WebSocket, machine: ServerSession, number: int) -> bool:
         """Send what goes with unit `number`; returns whether the agent speaks in it."""
@@ -168,6 +168,10 @@ class Stage:
             messages.append(m.AgentState(state="speaking"))
             words = ("You said", ": ", texts[-1].text)
             messages += [m.TextDelta(text=word, unit=number + part) for part, word in enumerate(words)]
+        if len(self.of_type(m.Interrupt)) > self._interrupts:
+            self._interrupts += 1
+            self._speaks_until = number
+            messages.append(m.Interrupted(epoch=machine.epoch + 1, heard_pts=0))
         if number == self._speaks_until:
             messages.append(m.AgentState(state="listening"))
         if number % 6 == 0:
@@ -177,7 +181,7 @@ class Stage:
             await socket_.send_text(machine.send(message))
         return number < self._speaks_until
 
-    def _unit(self, number: int, speaking: bool) -> MediaUnit:
+    def _unit(self, number: int, epoch: int, speaking: bool) -> MediaUnit:
         time = np.arange(2560) / 16000 + number * UNIT_S
         sound = (
             0.3 * speaking * np.sin(2 * math.pi * 220 * time) * (0.6 + 0.4 * np.sin(2 * math.pi * 3 * time))
@@ -185,6 +189,7 @@ class Stage:
         mouths = [(number + index) % 3 if speaking else 0 for index in range(4)]
         return MediaUnit(
             kind=Kind.AGENT,
+            epoch=epoch,
             unit=number,
             pts_us=number * 160_000,
             audio=(sound * 32767).astype("<i2").tobytes(),
@@ -211,12 +216,8 @@ def serving(app: Starlette) -> Iterator[str]:
 def stage() -> Iterator[Stage]:
     """The made-up agent, being served."""
     agent = Stage()
-    routes = [
-        Route("/", lambda _request: FileResponse(PAGE / "index.html")),
-        Mount("/page", StaticFiles(directory=PAGE)),
-        WebSocketRoute("/v1/session", agent.session),
-    ]
-    with serving(Starlette(routes=routes)) as agent.origin:
+    app = Starlette(routes=[*site.ROUTES, WebSocketRoute("/v1/session", agent.session)])
+    with serving(app) as agent.origin:
         yield agent
 
 
@@ -251,38 +252,49 @@ def fake_media(tmp_path_factory: pytest.TempPathFactory) -> tuple[pathlib.Path, 
     return camera, microphone
 
 
+Launch = Callable[..., Browser]
 Browse = Callable[..., Page]
 
 
-@pytest.fixture
-def browse(fake_media: tuple[pathlib.Path, pathlib.Path]) -> Iterator[Browse]:
-    """`browse(url, devices=True, flags=())` opens a page and fails the test on errors in its console."""
+@pytest.fixture(scope="module")
+def launch(fake_media: tuple[pathlib.Path, pathlib.Path]) -> Iterator[Launch]:
+    """`launch(devices=, allowed=, flags=)` gives a browser, one for each set of arguments."""
     camera, microphone = fake_media
+    fake = [
+        "--use-fake-device-for-media-stream",
+        f"--use-file-for-fake-video-capture={camera}",
+        f"--use-file-for-fake-audio-capture={microphone}",
+    ]
+    yes = ["--use-fake-ui-for-media-stream"]
+    with sync_playwright() as playwright:
+
+        @functools.cache
+        def start(*, devices: bool, allowed: bool, flags: tuple[str, ...]) -> Browser:
+            args = [*FLAGS, *(fake if devices else ()), *(yes if allowed else ()), *flags]
+            return playwright.chromium.launch(executable_path=CHROMIUM, args=args)
+
+        yield start
+
+
+@pytest.fixture
+def browse(launch: Launch) -> Iterator[Browse]:
+    """`browse(url, devices=, allowed=, flags=)` opens a page; errors in its console fail the test."""
     complaints: list[str] = []
-    with sync_playwright() as playwright, contextlib.ExitStack() as stack:
+    pages: list[Page] = []
 
-        def launch(devices: bool, flags: tuple[str, ...]) -> Browser:
-            fake = [
-                "--use-fake-device-for-media-stream",
-                "--use-fake-ui-for-media-stream",
-                f"--use-file-for-fake-video-capture={camera}",
-                f"--use-file-for-fake-audio-capture={microphone}",
-            ]
-            browser = playwright.chromium.launch(
-                executable_path=CHROMIUM, args=[*FLAGS, *(fake if devices else ()), *flags]
-            )
-            stack.callback(browser.close)
-            return browser
+    def open_page(
+        url: str, *, devices: bool = True, allowed: bool = True, flags: tuple[str, ...] = ()
+    ) -> Page:
+        browser = launch(devices=devices, allowed=allowed, flags=flags)
+        page = browser.new_page(viewport={"width": 1280, "height": 800})
+        pages.append(page)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("console", lambda line: complaints.extend([line.text] if line.type == "error" else []))
+        page.goto(url)
+        return page
 
-        def open_page(
-            url: str, *, devices: bool = True, flags: tuple[str, ...] = (), **context: object
-        ) -> Page:
-            page = launch(devices, flags).new_page(viewport={"width": 1280, "height": 800}, **context)  # type: ignore[arg-type]
-            page.set_default_timeout(30_000)
-            page.on("pageerror", lambda error: complaints.append(str(error)))
-            page.on("console", lambda line: line.type == "error" and complaints.append(line.text))
-            page.goto(url)
-            return page
-
-        yield open_page
-    assert complaints == []
+    yield open_page
+    for page in pages:
+        page.close()
+    harmless = "The Cross-Origin-Opener-Policy header has been ignored"
+    assert [words for words in complaints if not words.startswith(harmless)] == []

@@ -1,6 +1,6 @@
 // The page's session: devices → connection → capture and playout, and what the user sees of it.
 
-import { Capture } from './capture.js';
+import { Capture, SOUND_RATE } from './capture.js';
 import { Connection } from './connection.js';
 import { openDevices, whyImpossible } from './devices.js';
 import { Playout } from './playout.js';
@@ -21,6 +21,7 @@ class App {
     this.state = 'idle';
     this.unitsReceived = 0;
     this.resumeToken = null;
+    this.told = new Set(); // notes about devices, not to be repeated at every start
     const obstacle = whyImpossible();
     if (obstacle) this.#show('impossible', obstacle);
     else this.#show('idle', 'It listens, watches and answers live. It works without a camera or a microphone too.');
@@ -29,16 +30,29 @@ class App {
   async start() {
     if (!['idle', 'ended'].includes(this.state)) return;
     this.#show('opening', 'Opening camera and microphone…');
+    this.stream = new MediaStream();
     this.context = new AudioContext({ latencyHint: 'interactive' });
     this.context.resume();
+    try {
+      await this.#prepare();
+    } catch (error) {
+      console.error(error);
+      this.#stop();
+      this.#show('ended', `The sound of this browser could not be started (${error.message}).`);
+      return;
+    }
+    this.#show('connecting', 'Connecting…');
+    this.#connect();
+  }
+
+  async #prepare() {
     const { stream, notes } = await openDevices();
     this.stream = stream;
-    notes.forEach((note) => this.ui.note(note));
+    notes.filter((note) => !this.told.has(note)).forEach((note) => this.ui.note(note));
+    this.told = new Set(notes);
     this.#watchDevices();
     const load = (name) => this.context.audioWorklet.addModule(new URL(`./${name}-worklet.js`, import.meta.url));
     await Promise.all([load('capture'), load('playout')]);
-    this.#show('connecting', 'Connecting…');
-    this.#connect();
   }
 
   #connect() {
@@ -48,6 +62,7 @@ class App {
     const hello = {
       camera: this.stream.getVideoTracks().length > 0,
       microphone: this.stream.getAudioTracks().length > 0,
+      audio_rate: SOUND_RATE,
       token: parameters.get('token'),
       resume_token: this.resumeToken,
     };
@@ -134,6 +149,13 @@ class App {
 
   #ended(code, reason) {
     const hadBegun = this.state === 'live';
+    this.#stop();
+    this.ui.agent('listening');
+    this.ui.transcript.interrupted();
+    this.#show('ended', explainEnd(code, reason, hadBegun));
+  }
+
+  #stop() {
     this.capture?.stop();
     this.playout?.stop();
     this.last = { ...this.playout?.report, framesPainted: this.playout?.framesPainted };
@@ -144,9 +166,6 @@ class App {
     });
     this.context.close();
     this.ui.devices({ camera: 'missing', microphone: 'missing' }, null);
-    this.ui.agent('listening');
-    this.ui.transcript.interrupted();
-    this.#show('ended', explainEnd(code, reason, hadBegun));
   }
 
   #show(state, words) {
@@ -186,4 +205,4 @@ window.tp = {
 };
 
 window.addEventListener('pagehide', () => app.connection?.close('the page was closed'));
-if (parameters.has('autostart')) app.start();
+if (parameters.has('autostart')) app.start(); // where the browser lets sound start without a click

@@ -1,5 +1,5 @@
-// Audio thread: the microphone at the sound card's rate → units of PCM16 at the model's rate. It also beats the
-// time for the camera and, without a microphone, for units that hold no sound: this clock is never throttled.
+// Audio thread: the microphone at the sound card's rate → units of PCM16. It also beats the time for the
+// camera and, without a microphone, for units that hold no sound: this clock is never throttled.
 
 import { Resampler } from './resample.js';
 

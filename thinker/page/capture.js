@@ -1,5 +1,6 @@
 // The user's side: microphone and camera → one unit of sound and small JPEGs every 160 ms.
 
+export const SOUND_RATE = 16000; // of what is sent, as the hello says; the server converts to what the model wants
 const JPEG_QUALITY = 0.8;
 
 export class Capture {
@@ -21,8 +22,8 @@ export class Capture {
       channelCount: 1,
       channelCountMode: 'explicit',
       processorOptions: {
-        rate: ready.input_rate,
-        unitSamples: Math.round((ready.input_rate * ready.unit_ms) / 1000),
+        rate: SOUND_RATE,
+        unitSamples: Math.round((SOUND_RATE * ready.unit_ms) / 1000),
         framesPerUnit: ready.frames_per_unit,
       },
     });

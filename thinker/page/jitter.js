@@ -2,7 +2,7 @@
 // Pure code, driven by samples taken: its only clock is the sound card's. Runs inside the playout worklet.
 
 const FADE_S = 0.008;
-const HEAD_START_MS = 100;
+const HEAD_START_MS = 80;
 const HEAD_START_MAX_MS = 480;
 const AFTER_UNDERRUN_MS = 40;
 const TOO_FULL_MS = 1200;

@@ -42,7 +42,7 @@ export class LatencyPicture {
       segment.title = `${stage} ${ms.toFixed(1)} ms`;
     }
     this.bar.style.setProperty('--deadline', `${(100 * unitMs) / full}%`);
-    this.headline.textContent = `${Math.round(metrics.model_side_ms)} ms`;
+    this.headline.textContent = `${Math.round(metrics.model_side_ms)} of ${unitMs} ms`;
     this.bar.setAttribute('aria-label', `${Math.round(metrics.model_side_ms)} ms of ${unitMs} ms`);
     this.set('loop', `${Math.round(metrics.loop_ms)} ms`);
     this.set('late', `${metrics.late} of ${metrics.emitted}`);

@@ -43,7 +43,8 @@ export class Ui {
     const live = state === 'live';
     element('text').disabled = element('send').disabled = element('interrupt').disabled = !live;
     element('end').disabled = !['connecting', 'queued', 'live'].includes(state);
-    if (live) element('text').focus({ preventScroll: true });
+    // Not on a phone, where the keyboard would cover half of the picture.
+    if (live && matchMedia('(pointer: fine)').matches) element('text').focus({ preventScroll: true });
     if (state === 'ended') start.focus({ preventScroll: true });
   }
 
