@@ -46,10 +46,11 @@ class Lobby:
 
     def __init__(self, engine: Engine, metrics: ServerMetrics, *, max_waiting: int) -> None:
         self._engine = engine
-        self._metrics = metrics
         self._max_waiting = max_waiting
         self._waiting: deque[Guest] = deque()
         self._seated: dict[Guest, SessionHandle] = {}
+        metrics.sessions.set_function(self._seated.__len__)
+        metrics.waiting.set_function(self._waiting.__len__)
 
     def join(self, guest: Guest) -> bool:
         """Seat the guest or let it wait; false when the lobby is full."""
@@ -78,8 +79,6 @@ class Lobby:
             self._waiting.popleft()
         for position, guest in enumerate(self._waiting, start=1):
             guest.queued(position)
-        self._metrics.sessions.set(len(self._seated))
-        self._metrics.waiting.set(len(self._waiting))
 
     async def run(self) -> None:
         """Look again and again until cancelled."""

@@ -15,7 +15,6 @@ drops by its policy. User units that come faster than they can be converted are 
 
 import asyncio
 import contextlib
-import dataclasses
 import logging
 import math
 import secrets
@@ -29,14 +28,15 @@ from starlette.websockets import WebSocket
 
 from protocol import messages as m
 from protocol.errors import CloseCode
-from protocol.media import NO_FLAGS, Flags, Kind, MediaUnit
+from protocol.media import MediaUnit
 from protocol.session import Close, Event, Send, ServerSession, State
-from thinker.convert import MAX_SOUND_RATE, MIN_SOUND_RATE, UserConverter, code_agent_unit
+from thinker.convert import MAX_SOUND_RATE, MIN_SOUND_RATE, UserConverter
 from thinker.errors import PictureError
-from thinker.flow import Allowance, Mailbox, SessionLimits
+from thinker.flow import Allowance, SessionLimits
 from thinker.inbox import Inbox
 from thinker.lobby import Lobby
 from thinker.metrics import ServerMetrics
+from thinker.pumps import AgentPump, UserPump
 from thinker.units import AgentUnit, MediaSpec, SessionHandle
 from thinker.wire import Wire
 
@@ -77,7 +77,6 @@ class Session:
         )
         self._spec = spec
         self._lobby = lobby
-        self._pool = pool
         self._metrics = metrics
         self._limits = limits
         self._loop = asyncio.get_running_loop()
@@ -94,8 +93,8 @@ class Session:
         self._position = 0
         self._played_pts = 0
         self._speaking = False
-        self._user_units: Mailbox[MediaUnit] = Mailbox(limits.waiting_user_units)
-        self._agent_units: Mailbox[AgentUnit] = Mailbox(limits.waiting_agent_units)
+        self._user_pump = UserPump(pool, waiting=limits.waiting_user_units, complain=self._on_bad_picture)
+        self._agent_pump = AgentPump(pool, waiting=limits.waiting_agent_units, unit_ms=spec.unit_ms)
         self._opened_at = self._heard_at = self._loop.time()
         self._allowance = Allowance(
             burst=limits.allowance_burst, per_s=limits.allowance_per_s, now=self._opened_at
@@ -198,36 +197,10 @@ class Session:
             self._wire.wake()  # an ack may have let media go
 
     async def _convert(self) -> None:
-        converter: UserConverter | None = None
-        while True:
-            unit = await self._user_units.get()
-            if converter is None:
-                converter = self._make_converter()
-            if self._user_units:
-                unit = dataclasses.replace(unit, frames=())  # newer pictures wait already
-            try:
-                await self._loop.run_in_executor(self._pool, converter.convert, unit)
-            except PictureError as error:
-                self._metrics.bad_pictures.inc()
-                self._warn("bad-picture", str(error))
+        await self._user_pump.run(self._make_converter)
 
     async def _code(self) -> None:
-        expected = 0
-        while True:
-            unit = await self._agent_units.get()
-            audio, frames = await self._loop.run_in_executor(self._pool, code_agent_unit, unit)
-            media = MediaUnit(
-                kind=Kind.AGENT,
-                flags=NO_FLAGS if unit.unit <= expected else Flags.DISCONTINUITY,
-                epoch=unit.epoch,
-                unit=unit.unit,
-                pts_us=unit.unit * self._spec.unit_ms * 1000,
-                audio=audio,
-                frames=frames,
-            )
-            expected = unit.unit + 1
-            self._handle_all(self._machine.offer(media))
-            self._wire.wake()
+        await self._agent_pump.run(self._offer)
 
     async def _write(self) -> None:
         await self._wire.write()
@@ -260,7 +233,7 @@ class Session:
                 if not self._over.done():
                     self._over.set_result(event)
             case MediaUnit():
-                self._user_units.put(event)
+                self._user_pump.put(event)
             case m.Hello():
                 self._greet(event)
             case m.Text():
@@ -292,13 +265,21 @@ class Session:
             self._send(m.AgentState(state="speaking" if unit.speaking else "listening"))
         if unit.text:
             self._send(m.TextDelta(text=unit.text, unit=unit.unit))
-        self._agent_units.put(unit)
+        self._agent_pump.put(unit)
+
+    def _on_bad_picture(self, error: PictureError) -> None:
+        self._metrics.bad_pictures.inc()
+        self._warn("bad-picture", str(error))
 
     def _make_converter(self) -> UserConverter:
         rate, channels = self._hello.audio_rate, self._hello.audio_channels
         return UserConverter(inbox=self.inbox, spec=self._spec, audio_rate=rate, audio_channels=channels)
 
     # ---- what leaves
+
+    def _offer(self, unit: MediaUnit) -> None:
+        self._handle_all(self._machine.offer(unit))
+        self._wire.wake()
 
     def _send(self, message: m.ServerMessage) -> None:
         self._put(self._machine.send(message))
@@ -328,8 +309,8 @@ class Session:
 
     def _count_losses(self) -> None:
         outgoing, counts, metrics = self._machine.outgoing, self.inbox.counts(), self._metrics
-        metrics.lost_units.inc(outgoing.lost_units + self._agent_units.lost)
+        metrics.lost_units.inc(outgoing.lost_units + self._agent_pump.lost)
         metrics.lost_frames.inc(outgoing.lost_frames)
-        metrics.skipped_user_units.inc(self._user_units.lost)
+        metrics.skipped_user_units.inc(self._user_pump.lost)
         metrics.missing_samples.inc(counts.missing_samples)
         metrics.dropped_samples.inc(counts.dropped_samples)

@@ -1,0 +1,215 @@
+"""A real server on a free port, WebSocket clients, and an engine that echoes when the test says so."""
+
+import asyncio
+import contextlib
+import dataclasses
+import threading
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from typing import Any, Self, TypeVar
+
+import numpy as np
+import pytest
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+from websockets.typing import Subprotocol
+
+from protocol import messages as m
+from protocol.media import MediaUnit
+from protocol.session import ClientSession, Send
+from thinker.server import build_app, serve
+from thinker.units import AgentUnit, MediaSpec, UserSource, UserUnit
+
+SPEC = MediaSpec(
+    model="echo", unit_ms=160, fps=25, frames_per_unit=4, sample_rate=16_000, height=64, width=64,
+    input_rate=16_000, input_height=32, input_width=32,
+)  # fmt: skip
+T = TypeVar("T")
+PATIENCE_S = 20.0  # of a test for the server; generous, since the machine may be busy
+
+
+@dataclasses.dataclass(kw_only=True, eq=False)
+class EchoSession:
+    session: int
+    inbox: UserSource
+    on_unit: Callable[[AgentUnit], None]
+    on_end: Callable[[str], None]
+    unit: int = 0
+    taken: list[UserUnit] = dataclasses.field(default_factory=list)
+
+
+class EchoEngine:
+    """Answers each user unit with itself: its sound, its last picture enlarged, its text."""
+
+    def __init__(self) -> None:
+        self.spec = SPEC
+        self.ready = True
+        self.fault: str | None = None
+        self.slots = 1
+        self.open: list[EchoSession] = []
+        self.opened = 0
+        self.paints: np.ndarray | None = None  # shown instead of the user
+        self._lock = threading.Lock()
+
+    def open_session(
+        self, *, inbox: UserSource, on_unit: Callable[[AgentUnit], None], on_end: Callable[[str], None]
+    ) -> EchoSession | None:
+        if len(self.open) >= self.slots:
+            return None
+        self.opened += 1
+        session = EchoSession(session=self.opened, inbox=inbox, on_unit=on_unit, on_end=on_end)
+        self.open.append(session)
+        return session
+
+    def close_session(self, handle: Any) -> None:
+        with self._lock, contextlib.suppress(ValueError):
+            self.open.remove(handle)
+
+    def report(self) -> dict[str, object]:
+        return {
+            "units": {"emitted": self.opened, "late": 0, "dropped": 0},
+            "model_side_ms": {"p50": 90.5, "p99": None},
+            "stages_ms": {"encode": {"p50": 3.0, "p99": 4.0}, "solve": {"p50": 60.0, "p99": 70.0}},
+            "loop_ms": {"p50": None, "p99": None},
+            "deadline_ms": 160,
+            "realtime": True,
+            "link": "loopback",
+        }
+
+    async def tick(self, times: int = 1) -> None:
+        """Make units of every session, on a thread as the model thread would."""
+        await asyncio.to_thread(self._tick, times)
+
+    def _tick(self, times: int) -> None:
+        for _ in range(times):
+            with self._lock:
+                sessions = list(self.open)
+            for session in sessions:
+                user = session.inbox.take()
+                session.taken.append(user)
+                frames = self.paints if self.paints is not None else user.frames.repeat(2, 1).repeat(2, 2)
+                session.on_unit(
+                    AgentUnit(
+                        unit=session.unit,
+                        epoch=user.epoch,
+                        pcm=(user.pcm * 32_768).astype(np.int16),
+                        frames=frames,
+                        text=" ".join(user.texts),
+                        speaking=bool(user.texts),
+                        ready_ns=0,
+                    )
+                )
+                session.unit += 1
+
+
+class Client:
+    """One end of a WebSocket; speaks the protocol, or anything else that a test wants sent."""
+
+    def __init__(self, socket: ClientConnection, hello: m.Hello) -> None:
+        self.socket = socket
+        self.session = ClientSession(hello)
+        self.acks = True
+        self.heard: list[str | bytes] = []
+
+    async def say(self, message: m.ClientMessage) -> None:
+        await self.socket.send(self.session.send(message))
+
+    async def greet(self) -> None:
+        await self.socket.send(self.session.greet())
+
+    async def start(self) -> m.Ready:
+        await self.greet()
+        return await self.next(m.Ready)
+
+    async def send_unit(self, pcm: np.ndarray | None = None, *frames: bytes) -> None:
+        audio = b"" if pcm is None else pcm.astype("<i2").tobytes()
+        await self.socket.send(self.session.send_unit(audio, frames))
+
+    async def next(self, kind: type[T]) -> T:
+        """The next message of one kind; pings are answered, units acknowledged, all else passed over."""
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                for event in self.session.receive(await self.socket.recv()):
+                    if isinstance(event, Send):
+                        await self.socket.send(event.data)
+                    if isinstance(event, MediaUnit) and self.acks:
+                        await self.say(m.Ack(unit=event.unit, played_pts=event.pts_us))
+                    if isinstance(event, kind):
+                        return event
+
+    async def closed(self) -> tuple[int, str]:
+        """Read until the server's close; its code and reason."""
+        async with asyncio.timeout(PATIENCE_S):
+            with contextlib.suppress(ConnectionClosed):
+                while True:
+                    self.heard.append(await self.socket.recv())
+        assert self.socket.close_code is not None
+        return self.socket.close_code, self.socket.close_reason or ""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.socket.close()
+
+
+class Server:
+    """Where the server under test listens, and its engine."""
+
+    def __init__(self, engine: EchoEngine, port: int) -> None:
+        self.engine = engine
+        self.port = port
+        self.http = f"http://127.0.0.1:{port}"
+
+    async def connect(self, hello: m.Hello | None = None, *, query: str = "", **options: Any) -> Client:
+        """Open a WebSocket; `options` are those of the websockets library."""
+        options = {"subprotocols": [Subprotocol(m.SUBPROTOCOL)], "proxy": None, **options}
+        socket = await connect(f"ws://127.0.0.1:{self.port}/v1/session{query}", **options)
+        return Client(socket, hello or m.Hello())
+
+    async def tick_through(self, times: int = 1) -> None:
+        """Tick, and wait each time until the first session's unit is coded: on its way, or kept back."""
+        for _ in range(times):
+            await self.engine.tick()
+            await self.until(self._is_coded)
+
+    def _is_coded(self) -> bool:
+        session = self.engine.open[0]
+        outgoing = session.on_unit.__self__._machine.outgoing  # type: ignore[attr-defined]
+        return session.unit - 1 in {*outgoing._in_flight, *(unit.unit for unit in outgoing._waiting)}
+
+    async def until(self, true: Callable[[], bool]) -> None:
+        """Let the server run until something is true."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not true():  # noqa: ASYNC110 - what is waited for knows of no event
+                await asyncio.sleep(0.005)
+
+
+@contextlib.asynccontextmanager
+async def running(engine: EchoEngine, **options: Any) -> AsyncIterator[Server]:
+    port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    stop = asyncio.Event()
+    app = build_app(engine, **options)
+    task = asyncio.create_task(serve(app, host="127.0.0.1", port=0, stop=stop, listening=port.set_result))
+    try:
+        yield Server(engine, await port)
+    finally:
+        stop.set()
+        await task
+
+
+@pytest.fixture
+def engine() -> EchoEngine:
+    return EchoEngine()
+
+
+@pytest.fixture
+def run_server(engine: EchoEngine) -> Callable[..., contextlib.AbstractAsyncContextManager[Server]]:
+    """`async with run_server(token=…) as server`: options are those of `build_app`."""
+    return partial(running, engine)
+
+
+@pytest.fixture
+async def server(engine: EchoEngine) -> AsyncIterator[Server]:
+    async with running(engine) as server:
+        yield server

@@ -1,0 +1,115 @@
+"""Who gets in, and in which order."""
+
+import contextlib
+from typing import Any
+
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from protocol import messages as m
+
+
+async def test_clients_wait_their_turn(server: Any) -> None:
+    async with await server.connect() as first:
+        await first.start()
+        second, third = await server.connect(), await server.connect()
+        await second.greet()
+        assert (await second.next(m.Queued)).position == 1
+        await third.greet()
+        assert (await third.next(m.Queued)).position == 2
+        await second.socket.close()
+        assert (await third.next(m.Queued)).position == 1
+        await first.say(m.Bye())
+        assert await third.next(m.Ready)
+        assert server.engine.opened == 2
+        await third.socket.close()
+
+
+async def test_media_sent_while_waiting_is_no_fault(server: Any) -> None:
+    async with await server.connect() as first, await server.connect() as second:
+        first.session.ready = await first.start()
+        await second.greet()
+        await second.next(m.Queued)
+        second.session.ready = first.session.ready
+        await second.send_unit()
+        await first.say(m.Bye())
+        assert await second.next(m.Ready)
+
+
+async def test_sessions_wait_for_the_engine_to_be_ready(server: Any) -> None:
+    server.engine.ready = False
+    async with await server.connect() as client:
+        await client.greet()
+        assert (await client.next(m.Queued)).position == 1
+        server.engine.ready = True
+        assert await client.next(m.Ready)
+
+
+async def test_a_fault_of_the_engine_reaches_those_who_wait_too(server: Any) -> None:
+    async with await server.connect() as first, await server.connect() as second:
+        await first.start()
+        await second.greet()
+        await second.next(m.Queued)
+        server.engine.fault = "the Performer is gone"
+        for client in (first, second):
+            assert (await client.next(m.Error)).fatal
+            assert await client.closed() == (1011, "the Performer is gone")
+        async with await server.connect() as late:
+            await late.greet()
+            assert (await late.closed())[0] == 1011
+
+
+async def test_a_full_lobby_turns_clients_away(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.engine.slots = 0
+    async with contextlib.AsyncExitStack() as stack:
+        for position in range(1, 33):
+            client = await stack.enter_async_context(await server.connect())
+            await client.greet()
+            assert (await client.next(m.Queued)).position == position
+        late = await stack.enter_async_context(await server.connect())
+        await late.greet()
+        assert await late.closed() == (1013, "too many clients wait already")
+
+
+async def test_the_subprotocol_must_be_offered(server: Any) -> None:
+    for subprotocols in (None, ["chat"]):
+        with pytest.raises(InvalidStatus) as refused:
+            await server.connect(subprotocols=subprotocols)
+        assert refused.value.response.status_code == 400
+        assert m.SUBPROTOCOL.encode() in refused.value.response.body
+
+
+async def test_other_origins_are_refused(run_server: Any) -> None:
+    async with run_server(allow_origins=["https://friend.example"]) as server:
+        for origin in ("http://evil.example", "null", f"http://127.0.0.1:{server.port + 1}", "x"):
+            with pytest.raises(InvalidStatus) as refused:
+                await server.connect(origin=origin)
+            assert refused.value.response.status_code == 403
+        for origin in (server.http, "https://friend.example"):
+            async with await server.connect(origin=origin) as client:
+                await client.start()
+
+
+async def test_a_token_is_wanted(run_server: Any) -> None:
+    async with run_server(token="sesame") as server:
+        for hello, query in (
+            (m.Hello(), ""),
+            (m.Hello(token="wrong"), ""),
+            (m.Hello(), "?token=wrong"),
+            (m.Hello(token="sesame"), "?token="),
+        ):
+            async with await server.connect(hello, query=query) as client:
+                with contextlib.suppress(ConnectionClosed):  # a wrong one in the address is enough
+                    await client.greet()
+                assert await client.closed() == (4001, "the token is missing or wrong")
+        for hello, query in ((m.Hello(token="sesame"), ""), (m.Hello(), "?token=sesame")):
+            async with await server.connect(hello, query=query) as client:
+                await client.start()
+
+
+async def test_connections_have_a_bound(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("thinker.hall.MAX_CONNECTIONS", 1)
+    async with await server.connect():
+        with pytest.raises(InvalidStatus) as refused:
+            await server.connect()
+        assert refused.value.response.status_code == 503
