@@ -163,7 +163,7 @@ class Server:
 
     async def connect(self, hello: m.Hello | None = None, *, query: str = "", **options: Any) -> Client:
         """Open a WebSocket; `options` are those of the websockets library."""
-        options = {"subprotocols": [Subprotocol(m.SUBPROTOCOL)], "proxy": None, **options}
+        options = {"subprotocols": [Subprotocol(m.SUBPROTOCOL)], "proxy": None, "max_size": None, **options}
         socket = await connect(f"ws://127.0.0.1:{self.port}/v1/session{query}", **options)
         return Client(socket, hello or m.Hello())
 

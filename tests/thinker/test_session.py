@@ -294,7 +294,7 @@ async def test_a_client_that_falls_silent_frees_its_slot(run_server: Any) -> Non
 
 
 async def test_a_client_that_reads_nothing_holds_up_nobody(run_server: Any) -> None:
-    """Three such units are more than the sockets between can hold, so the writer really stands still."""
+    """Four such units are more than the sockets between can hold, so the writer really stands still."""
     limits = SessionLimits(ping_every_s=0.1, silent_s=2.0, goodbye_s=0.1)
     async with run_server(limits=limits) as server:
         server.engine.slots = 2
@@ -303,8 +303,8 @@ async def test_a_client_that_reads_nothing_holds_up_nobody(run_server: Any) -> N
             await server.connect() as good,
         ):
             await stuck.start()
-            server.engine.paints = np.random.default_rng(0).integers(0, 256, (4, 1_000, 1_000, 3), np.uint8)
-            await server.tick_through(3)
+            server.engine.paints = np.random.default_rng(0).integers(0, 256, (4, 850, 850, 3), np.uint8)
+            await server.tick_through(4)
             server.engine.paints = None
             await good.start()
             await server.engine.tick()
