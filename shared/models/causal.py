@@ -1,0 +1,51 @@
+"""Causal convolution blocks whose memory is an explicit tensor, never hidden in a module.
+
+Shape suffixes: B batch, T time, C channels, P past steps (kernel - 1).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class CausalConv1d(nn.Module):
+    """Depthwise convolution over time that sees the present and the past only."""
+
+    def __init__(self, channels: int, kernel: int) -> None:
+        super().__init__()
+        self.past = kernel - 1
+        self.conv = nn.Conv1d(channels, channels, kernel, groups=channels)
+
+    def init_context(self, batch: int) -> Tensor:
+        """Zeros of shape [B, P, C]: the silence before the first step."""
+        weight = self.conv.weight
+        return torch.zeros(batch, self.past, weight.shape[0], dtype=weight.dtype, device=weight.device)
+
+    def forward(self, x_BTC: Tensor, context_BPC: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the output [B, T, C] and the context for the steps that follow."""
+        joined = torch.cat([context_BPC.to(x_BTC.dtype), x_BTC], dim=1)
+        y_BTC = self.conv(joined.transpose(1, 2)).transpose(1, 2)
+        return y_BTC, joined[:, joined.shape[1] - self.past :]
+
+
+class ConvNeXtBlock(nn.Module):
+    """ConvNeXt (arXiv 2201.03545) over time, made causal: depthwise mix, then a pointwise MLP, residual."""
+
+    def __init__(self, channels: int, kernel: int, expansion: int) -> None:
+        super().__init__()
+        self.mix = CausalConv1d(channels, kernel)
+        self.norm = nn.LayerNorm(channels)
+        self.up = nn.Linear(channels, expansion * channels)
+        self.down = nn.Linear(expansion * channels, channels)
+        self.gain = nn.Parameter(torch.full((channels,), 0.1))
+
+    def init_context(self, batch: int) -> Tensor:
+        """The block's memory before the first step."""
+        return self.mix.init_context(batch)
+
+    def forward(self, x_BTC: Tensor, context_BPC: Tensor) -> tuple[Tensor, Tensor]:
+        """Return [B, T, C] and the new context."""
+        y_BTC, context = self.mix(x_BTC, context_BPC)
+        y_BTC = self.down(nn.functional.gelu(self.up(self.norm(y_BTC))))
+        return x_BTC + self.gain * y_BTC, context

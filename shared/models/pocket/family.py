@@ -1,0 +1,197 @@
+"""The family `pocket`: one causal transformer that listens, speaks and shows a face.
+
+Shape suffixes: B batch (1), T tokens, C model dim, P picture tokens a unit, Z latent dims, N samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from shared.checkpoint import config_digest, load_weights
+from shared.errors import ConfigError
+from shared.models.audio_codec import AudioCodec, AudioCodecState
+from shared.models.cache import KVCache
+from shared.models.family import Emission, Media, Observation, Said
+from shared.models.layout import STEPS_PER_UNIT, Block
+from shared.models.pocket.config import FRAMES_PER_UNIT, PocketConfig
+from shared.models.pocket.network import StreamerNetwork
+from shared.models.pocket.speech import PhoneTimer, Speech
+from shared.models.solver import euler, flow_times, unit_noise
+from shared.models.video_codec import VideoCodec
+from shared.tables import from_table
+
+RANDOM_SEED = 20260629
+
+
+class PocketWeights(nn.Module):
+    """Everything that is trained, as one checkpoint holds it."""
+
+    def __init__(self, config: PocketConfig) -> None:
+        super().__init__()
+        self.network = StreamerNetwork(config)
+        self.timer = PhoneTimer()
+        self.audio = AudioCodec(config.audio)
+        self.video = VideoCodec(config.video)
+
+
+@dataclass(slots=True)
+class PocketState:
+    """One session. The Performer's replica uses the cache and the seed alone."""
+
+    seed: int
+    cache: KVCache
+    speech: Speech
+    ears: AudioCodecState
+    sound: AudioCodecState
+    picture: Tensor
+
+
+class PocketFamily:
+    """See `shared.models.family.Family`; this class keeps to that protocol."""
+
+    def __init__(self, config: PocketConfig, weights: PocketWeights, *, digest: str, device: str) -> None:
+        self.config = config
+        self.digest = digest
+        self.device = device
+        self.weights = weights.to(device).eval().requires_grad_(False)
+        self.layout = config.layout()
+        self.media = Media(
+            unit_ms=160,
+            fps=25,
+            frames_per_unit=FRAMES_PER_UNIT,
+            sample_rate=config.audio.sample_rate,
+            height=config.video.height,
+            width=config.video.width,
+            input_rate=config.senses.sample_rate,
+            input_height=config.senses.height,
+            input_width=config.senses.width,
+        )
+        cache = self._new_cache()
+        element = cache.kv_L2KND.element_size()
+        self.slice_bytes = element * max(cache.slice_elements(block) for block in Block)
+        self._picture_size = config.picture_tokens * config.video.latent_dim
+        self._sound_size = STEPS_PER_UNIT * config.audio.latent_dim
+        self.latent_bytes = 4 * (self._picture_size + self._sound_size)
+        self._times = flow_times(config.solver_steps)
+        flow_time = self.weights.network.transformer.flow_time
+        with torch.inference_mode():
+            times = torch.tensor([*self._times[:-1], 0.0], device=device)
+            *self._solve_modulations, self._clean_modulation = flow_time(times)[:, None, None]
+
+    @classmethod
+    def load(cls, table: Mapping[str, Any], *, weights: Path | None, device: str) -> Self:
+        """Build the model of a `[model]` table; without `weights` every weight is random from a fixed seed."""
+        try:
+            config = from_table(PocketConfig, table, "model")
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(RANDOM_SEED)
+            modules = PocketWeights(config)
+        digest = config_digest(config)
+        if weights is not None:
+            digest = load_weights(modules, weights, digest)
+        return cls(config, modules, digest=digest, device=device)
+
+    def _new_cache(self) -> KVCache:
+        return KVCache(self.layout, self.config.transformer, dtype=torch.float32, device=self.device)
+
+    def init_state(self, seed: int) -> PocketState:
+        """Allocate a session."""
+        weights = self.weights
+        return PocketState(
+            seed=seed,
+            cache=self._new_cache(),
+            speech=Speech(),
+            ears=weights.network.ears.init_state(1),
+            sound=weights.audio.decoder.init_state(1),
+            picture=weights.video.init_state(1),
+        )
+
+    @torch.inference_mode()
+    def encode(self, state: PocketState, user: Observation) -> Tensor:
+        """The user's tokens [1, T, C], pictures first."""
+        network = self.weights.network
+        pcm_BN = torch.from_numpy(user.pcm).to(self.device)[None]
+        frames = torch.from_numpy(user.frames).to(self.device).permute(0, 3, 1, 2)[None].float() / 127.5 - 1
+        picture, sound = network.user_tokens(network.ears(pcm_BN, state.ears), network.eyes(frames))
+        return torch.cat([picture, sound], dim=1)
+
+    @torch.inference_mode()
+    def state_pass(self, state: PocketState, unit: int, user: Observation, tokens: Tensor) -> Said:
+        """Move the speech pointer by one unit and write the state block."""
+        if user.interrupted:
+            state.speech.hush()
+        refused = tuple(text for text in user.texts if not state.speech.say(text))
+        generator = torch.Generator().manual_seed(state.seed * 1_000_003 + unit)
+        slots = state.speech.advance(self.weights.timer, generator)
+        network = self.weights.network
+        words = torch.tensor([[int(slots.speaking)]], device=self.device)
+        phones = torch.tensor([slots.phones], device=self.device)
+        x_BTC = torch.cat([tokens, *network.text_tokens(words, phones)], dim=1)
+        self._write(state, Block.STATE, unit, x_BTC)
+        return Said(text=" ".join(slots.words), speaking=slots.speaking, refused=refused)
+
+    @torch.inference_mode()
+    def remember(self, state: PocketState, unit: int, latents: Tensor) -> None:
+        """Write the agent's own unit."""
+        tokens = self.weights.network.agent_tokens(*self._split(latents))
+        self._write(state, Block.REMEMBER, unit, torch.cat(tokens, dim=1))
+
+    @torch.inference_mode()
+    def solve(self, state: PocketState, unit: int) -> Tensor:
+        """Latents of the unit, flat float32 [P * Z + 4 * Z']."""
+        network = self.weights.network
+        steps_T = self.layout.steps(Block.REMEMBER, unit).to(self.device)
+        attend = state.cache.reader()
+        pictures = self.config.picture_tokens
+
+        def velocity(x: Tensor, step: int) -> Tensor:
+            x_BTC = torch.cat(network.agent_tokens(*self._split(x)), dim=1) + network.noisy
+            out = network.run(x_BTC, steps_T, self._solve_modulations[step], attend)
+            picture, sound = network.velocity_head(out[:, :pictures], out[:, pictures:])
+            return torch.cat([picture.flatten(), sound.flatten()])
+
+        noise = unit_noise(state.seed, unit, (self._picture_size + self._sound_size,)).to(self.device)
+        return euler(velocity, noise, self._times)
+
+    @torch.inference_mode()
+    def decode(self, state: PocketState, latents: Tensor) -> Emission:
+        """Sound and picture of the next unit; call once per unit, in order."""
+        picture_BPZ, sound_BTZ = self._split(latents)
+        pcm_BN = self.weights.audio.decode(sound_BTZ, state.sound)
+        z_BTNZ = picture_BPZ.unflatten(1, (FRAMES_PER_UNIT, -1))
+        frames, state.picture = self.weights.video.decode(z_BTNZ, state.picture)
+        pixels = ((frames[0].permute(0, 2, 3, 1) + 1) * 127.5).round().clamp(0, 255).to(torch.uint8)
+        pcm = (pcm_BN[0].clamp(-1, 1) * 32767).round().to(torch.int16)
+        return Emission(pcm=np.asarray(pcm.cpu()), frames=np.ascontiguousarray(pixels.cpu()))
+
+    def pack(self, state: PocketState, block: Block, unit: int, out: memoryview) -> int:
+        """Copy the block's keys and values to `out`."""
+        size = state.cache.slice_elements(block)
+        flat = torch.frombuffer(out, dtype=torch.float32, count=size)
+        state.cache.pack(block, unit, flat)
+        return flat.nbytes
+
+    def append(self, state: PocketState, block: Block, unit: int, payload: memoryview) -> None:
+        """Copy a packed slice to its places."""
+        state.cache.append(block, unit, torch.frombuffer(payload, dtype=torch.float32))
+
+    def _write(self, state: PocketState, block: Block, unit: int, x_BTC: Tensor) -> None:
+        steps_T = self.layout.steps(block, unit).to(self.device)
+        attend = state.cache.writer(block, unit)
+        self.weights.network.run(x_BTC, steps_T, self._clean_modulation, attend)
+
+    def _split(self, latents: Tensor) -> tuple[Tensor, Tensor]:
+        picture, sound = latents.split((self._picture_size, self._sound_size))
+        video, audio = self.config.video, self.config.audio
+        return picture.view(1, -1, video.latent_dim), sound.view(1, -1, audio.latent_dim)
+
+

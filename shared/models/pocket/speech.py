@@ -1,0 +1,101 @@
+"""What the agent says and when: spelled words under a pointer that can neither skip nor repeat a phone.
+
+Shape suffixes: B batch, W window of phones, C channels.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from shared.models.layout import STEPS_PER_UNIT
+from shared.models.pocket.phones import PHONE_IDS, PHONES, SILENCE
+from shared.models.pocket.spelling import spell
+
+NEIGHBOURS = 3  # phones to either side that decide how long one lasts
+MAX_FRAMES = 16
+MAX_WAITING_PHONES = 4000
+TEMPERATURE = 0.6  # of drawn durations: averages flatten the rhythm, the raw spread stumbles
+
+
+class PhoneTimer(nn.Module):
+    """How many frames of 40 ms a phone lasts, from its neighbourhood of seven phones."""
+
+    def __init__(self, embedding: int = 32, hidden: int = 256) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(len(PHONES), embedding)
+        self.hidden = nn.Linear((2 * NEIGHBOURS + 1) * embedding, hidden)
+        self.write = nn.Linear(hidden, MAX_FRAMES)
+
+    def forward(self, phones_BW: Tensor) -> Tensor:
+        """Logits [B, MAX_FRAMES] of lasting 1, 2, ... frames."""
+        x_BC = self.embed(phones_BW).flatten(1)
+        out: Tensor = self.write(nn.functional.gelu(self.hidden(x_BC)))
+        return out
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TextSlots:
+    """The text slots of one unit: a phone for each 40 ms, and the words that begin with them."""
+
+    phones: tuple[int, ...]
+    words: tuple[str, ...]
+
+    @property
+    def speaking(self) -> bool:
+        """Whether any slot holds a sound."""
+        return any(phone != SILENCE for phone in self.phones)
+
+
+@dataclass(slots=True)
+class Speech:
+    """The pointer of one session: phones to come (with the word that each begins), and the one that sounds."""
+
+    waiting: deque[tuple[int, str]] = field(default_factory=deque)
+    recent: deque[int] = field(default_factory=lambda: deque([SILENCE] * NEIGHBOURS, NEIGHBOURS))
+    sounding: int = SILENCE
+    frames_left: int = 0
+
+    def say(self, text: str) -> bool:
+        """Queue a line; False when there is nothing in it to say or too much waits already."""
+        words = spell(text)
+        if not words or len(self.waiting) > MAX_WAITING_PHONES:
+            return False
+        for word in words:
+            begins = next(i for i, phone in enumerate(word.phones) if phone != PHONES[SILENCE])
+            for index, phone in enumerate(word.phones):
+                self.waiting.append((PHONE_IDS[phone], word.text if index == begins else ""))
+        return True
+
+    def hush(self) -> None:
+        """Stop: nothing that waits is said, and the phone that sounds ends now."""
+        self.waiting.clear()
+        self.frames_left = 0
+        self.sounding = SILENCE
+
+    @torch.no_grad()
+    def advance(self, timer: PhoneTimer, generator: torch.Generator) -> TextSlots:
+        """Move on by one unit; durations are drawn from `generator`."""
+        phones, words = [], []
+        for _ in range(STEPS_PER_UNIT):
+            if self.frames_left == 0:
+                words += self._next_phone(timer, generator)
+            self.frames_left = max(0, self.frames_left - 1)
+            phones.append(self.sounding)
+        return TextSlots(phones=tuple(phones), words=tuple(words))
+
+    def _next_phone(self, timer: PhoneTimer, generator: torch.Generator) -> list[str]:
+        self.recent.append(self.sounding)
+        if not self.waiting:
+            self.sounding = SILENCE
+            return []
+        self.sounding, word = self.waiting.popleft()
+        ahead = [phone for phone, _ in list(self.waiting)[:NEIGHBOURS]]
+        ahead += [SILENCE] * (NEIGHBOURS - len(ahead))
+        window = torch.tensor([[*self.recent, self.sounding, *ahead]])
+        chances = (timer(window) / TEMPERATURE).softmax(-1)[0]
+        self.frames_left = 1 + int(torch.multinomial(chances, 1, generator=generator))
+        return [word] if word else []

@@ -1,0 +1,138 @@
+"""A transformer with rotary time, grouped heads and flow-time modulation, that knows nothing of caches or masks.
+
+What a token may see is decided by the `attend` callable that is passed in: training attends under a mask,
+the runtime attends to a preallocated cache (`shared.models.cache`).
+
+Shape suffixes: B batch, T new tokens, H query heads, K key heads, D head dim, C model dim, M modulation vectors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
+"""(layer, q_BHTD, k_BKTD, v_BKTD) -> what the new tokens gather, as [B, H, T, D]."""
+
+NUM_MODULATIONS = 6  # shift, scale and gate, for attention and for the feed-forward
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TransformerConfig:
+    """Sizes of the transformer."""
+
+    dim: int = 256
+    layers: int = 6
+    heads: int = 4
+    kv_heads: int = 4
+    head_dim: int = 64
+    ffn: int = 704
+    rope_theta: float = 1e4
+    time_dim: int = 256  # size of the sinusoid that stands for the flow time
+
+    def __post_init__(self) -> None:
+        if self.heads % self.kv_heads:
+            raise ValueError(f"transformer: heads={self.heads} is not a multiple of kv_heads={self.kv_heads}")
+
+
+def rope_angles(steps_T: Tensor, config: TransformerConfig) -> tuple[Tensor, Tensor]:
+    """Cosine and sine [T, D / 2] for media times in steps of 40 ms (RoFormer, arXiv 2104.09864).
+
+    The angle is computed in fp64: in fp32 it would be off by 0.06 rad after a few hours.
+    """
+    half = config.head_dim // 2
+    rates = config.rope_theta ** (-torch.arange(half, dtype=torch.float64, device=steps_T.device) / half)
+    angles = steps_T.double()[:, None] * rates
+    return angles.cos().float(), angles.sin().float()
+
+
+def rotate(x_BHTD: Tensor, cos_TD: Tensor, sin_TD: Tensor) -> Tensor:
+    """Turn each pair (first half, second half) of the head dims by the token's angle."""
+    a, b = x_BHTD.chunk(2, dim=-1)
+    cos, sin = cos_TD.to(x_BHTD.dtype), sin_TD.to(x_BHTD.dtype)
+    return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)
+
+
+def rms_norm(x: Tensor) -> Tensor:
+    """Divide by the root mean square over the last dim."""
+    return F.rms_norm(x, (x.shape[-1],))
+
+
+class FlowTime(nn.Module):
+    """From flow time in [0, 1] to the six modulation vectors that all layers share (adaLN-single, PixArt)."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.mix = nn.Sequential(nn.Linear(config.time_dim, config.dim), nn.SiLU())
+        self.write = nn.Linear(config.dim, NUM_MODULATIONS * config.dim)
+        nn.init.zeros_(self.write.weight)
+        nn.init.zeros_(self.write.bias)
+
+    def forward(self, tau: Tensor) -> Tensor:
+        """Map flow times [...] to modulations [..., M, C]."""
+        half = self.config.time_dim // 2
+        rates = torch.exp(-math.log(1e4) * torch.arange(half, device=tau.device) / half)
+        angles = 1000 * tau[..., None] * rates
+        sinusoid = torch.cat([angles.cos(), angles.sin()], dim=-1)
+        out: Tensor = self.write(self.mix(sinusoid))
+        return out.unflatten(-1, (NUM_MODULATIONS, self.config.dim))
+
+
+class Block(nn.Module):
+    """Modulated attention, then a modulated SwiGLU."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.config = config
+        inner = config.heads * config.head_dim
+        self.qkv = nn.Linear(config.dim, inner + 2 * config.kv_heads * config.head_dim, bias=False)
+        self.out = nn.Linear(inner, config.dim, bias=False)
+        self.gate_up = nn.Linear(config.dim, 2 * config.ffn, bias=False)
+        self.down = nn.Linear(config.ffn, config.dim, bias=False)
+        # Offsets to the shared modulation; both gates start open, so that an untrained block already acts.
+        offset_MC = torch.zeros(NUM_MODULATIONS, config.dim)
+        offset_MC[2] = offset_MC[5] = 1.0
+        self.offset_MC = nn.Parameter(offset_MC)
+
+    def forward(
+        self, layer: int, x_BTC: Tensor, rope: tuple[Tensor, Tensor], modulation: Tensor, attend: Attend
+    ) -> Tensor:
+        """Same shape in and out; modulation is [B or 1, T or 1, M, C]."""
+        config = self.config
+        shift, scale, gate, ffn_shift, ffn_scale, ffn_gate = (modulation + self.offset_MC.to(modulation.dtype)).unbind(-2)
+        h = rms_norm(x_BTC) * (1 + scale) + shift
+        q, k, v = self.qkv(h).unflatten(-1, (-1, config.head_dim)).transpose(1, 2).split(
+            (config.heads, config.kv_heads, config.kv_heads), dim=1
+        )  # fmt: skip
+        q, k = rotate(rms_norm(q), *rope), rotate(rms_norm(k), *rope)
+        gathered = attend(layer, q, k, v).transpose(1, 2).flatten(2)
+        x_BTC = x_BTC + gate * self.out(gathered)
+        h = rms_norm(x_BTC) * (1 + ffn_scale) + ffn_shift
+        a, b = self.gate_up(h).chunk(2, dim=-1)
+        return x_BTC + ffn_gate * self.down(F.silu(a) * b)
+
+
+class Transformer(nn.Module):
+    """The stack of blocks."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.flow_time = FlowTime(config)
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
+        for block in self.blocks:
+            nn.init.normal_(block.out.weight, std=0.02 / math.sqrt(2 * config.layers))
+            nn.init.normal_(block.down.weight, std=0.02 / math.sqrt(2 * config.layers))
+
+    def forward(self, x_BTC: Tensor, steps_T: Tensor, modulation: Tensor, attend: Attend) -> Tensor:
+        """Run all layers over T new tokens at media times `steps_T` (40 ms steps); return [B, T, C]."""
+        rope = rope_angles(steps_T, self.config)
+        for layer, block in enumerate(self.blocks):
+            x_BTC = block(layer, x_BTC, rope, modulation, attend)
+        return x_BTC

@@ -1,0 +1,157 @@
+"""Train the audio codec on the agent's voice (docs/pocket-model.md has the recipe and its results)."""
+
+from __future__ import annotations
+
+import math
+import random
+import wave
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from shared.models.audio_codec import AudioCodec, AudioCodecConfig
+from training.loop import TrainConfig, train
+from training.speech import Utterance
+
+CLIP_UNITS = 8
+UNIT_SAMPLES = 2560
+TRANSFORM_SIZES = (256, 512, 1024)
+KL_WEIGHT = 0.01
+
+
+def voice_track(utterances: list[Utterance], seed: int) -> NDArray[np.float32]:
+    """All sentences in a random order with pauses of up to 1.2 s of digital silence between them."""
+    rng = random.Random(seed)
+    order = rng.sample(utterances, len(utterances))
+    pieces = []
+    for utterance in order:
+        pieces += [utterance.pcm, np.zeros(rng.randint(0, 19_200), np.float32)]
+    return np.concatenate(pieces)
+
+
+def log_mel_matrix(size: int, bands: int = 80, rate: int = 16_000) -> Tensor:
+    """Triangular mel filters [size / 2 + 1, bands] (HTK scale)."""
+    top = 2595 * math.log10(1 + rate / 2 / 700)
+    edges = 700 * (10 ** (torch.linspace(0, top, bands + 2) / 2595) - 1)
+    bins = torch.linspace(0, rate / 2, size // 2 + 1)
+    rising = (bins[:, None] - edges[:-2]) / (edges[1:-1] - edges[:-2])
+    falling = (edges[2:] - bins[:, None]) / (edges[2:] - edges[1:-1])
+    return torch.minimum(rising, falling).clamp(min=0)
+
+
+class SpectralLoss(nn.Module):
+    """Multi-resolution: L1 of log-magnitude, spectral convergence, relative complex L1, L1 of log-mel."""
+
+    def forward(self, made_BN: Tensor, real_BN: Tensor) -> Tensor:
+        """Return the scalar loss of a batch of sounds."""
+        total = made_BN.new_zeros(())
+        for size in TRANSFORM_SIZES:
+            window = torch.hann_window(size)
+            made, real = (
+                torch.stft(x, size, size // 4, window=window, return_complex=True) for x in (made_BN, real_BN)
+            )
+            made_abs, real_abs = (x.abs().clamp(min=2e-3) for x in (made, real))
+            total = total + (made_abs.log() - real_abs.log()).abs().mean()
+            total = total + (made_abs - real_abs).norm() / (real_abs.norm() + 1e-3)
+            total = total + 0.3 * (made - real).abs().mean() / (real_abs.mean() + 1e-3)
+            mel = log_mel_matrix(size)
+            made_mel, real_mel = ((x.transpose(1, 2) @ mel + 1e-2).log() for x in (made_abs, real_abs))
+            total = total + (made_mel - real_mel).abs().mean()
+        return total / len(TRANSFORM_SIZES)
+
+
+def reconstruct(codec: AudioCodec, pcm_N: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Encode and decode a whole recording."""
+    config = codec.config
+    units = math.ceil(len(pcm_N) / UNIT_SAMPLES)
+    padded = np.zeros(units * UNIT_SAMPLES + config.lookahead, np.float32)
+    padded[: len(pcm_N)] = pcm_N
+    ahead = torch.from_numpy(padded[config.lookahead :])[None]
+    with torch.no_grad():
+        # The first window reaches back over the sound that the advance skipped.
+        state = codec.encoder.init_state(1, torch.from_numpy(padded[: config.lookahead])[None])
+        z_BTZ = codec.encode(ahead, state)
+        return codec.decode(z_BTZ, codec.decoder.init_state(1))[0].numpy()
+
+
+def write_wav(path: Path, pcm_N: NDArray[np.float32]) -> None:
+    """Write 16 kHz mono PCM16."""
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(16_000)
+        file.writeframes((np.clip(pcm_N, -1, 1) * 32767).astype(np.int16).tobytes())
+
+
+def measure_statistics(codec: AudioCodec, track: NDArray[np.float32], seconds: int = 600) -> None:
+    """Set the codec's latent mean and deviation from the first part of the voice track."""
+    look = codec.config.lookahead
+    codec.latent_mean_Z.zero_()
+    codec.latent_std_Z.fill_(1)
+    rows = []
+    state = codec.encoder.init_state(1)
+    with torch.no_grad():
+        for start in range(look, min(len(track), seconds * 16_000) - 160_000, 102_400):
+            rows.append(codec.encode(torch.from_numpy(track[start : start + 102_400])[None], state)[0])
+    latents = torch.cat(rows)
+    codec.latent_mean_Z.copy_(latents.mean(0))
+    codec.latent_std_Z.copy_(latents.std(0))
+
+
+def train_audio_codec(
+    config: TrainConfig,
+    sizes: AudioCodecConfig,
+    speech: list[Utterance],
+    held_out: list[Utterance],
+    *,
+    batch: int,
+    resume: bool,
+    freeze_encoder: AudioCodec | None = None,
+) -> AudioCodec:
+    """Train encoder and decoder; with `freeze_encoder`, only its decoder further."""
+    torch.manual_seed(config.seed)
+    track = voice_track(speech, config.seed)
+    codec = freeze_encoder or AudioCodec(sizes)
+    codec.encoder.requires_grad_(freeze_encoder is None)
+    spectral = SpectralLoss()
+    span, look = CLIP_UNITS * UNIT_SAMPLES, sizes.lookahead
+
+    def losses(step: int) -> dict[str, Tensor]:
+        rng = np.random.default_rng((config.seed, step))
+        starts = rng.integers(0, len(track) - span - 2 * look, batch)
+        gains = rng.uniform(0.6, 1.1, (batch, 1)).astype(np.float32)
+        clips = torch.from_numpy(np.stack([track[s : s + span + 2 * look] for s in starts]) * gains)
+        with torch.autocast("cpu", torch.bfloat16):
+            state = codec.encoder.init_state(batch, clips[:, look : 2 * look])
+            mean, log_variance = codec.encoder(clips[:, 2 * look :], state)
+            log_variance = log_variance.float().clamp(-12, 4)
+            mean = mean.float()
+            z = mean + torch.randn_like(mean) * (0.5 * log_variance).exp()
+            made = codec.decoder(z, codec.decoder.init_state(batch))
+        # The decoder's first window has no past here: leave it out of the comparison.
+        kl = 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).mean()
+        return {
+            "spectral": spectral(made[:, look:], clips[:, 2 * look : look + span]),
+            "kl": KL_WEIGHT * kl,
+        }
+
+    def evaluate(model: nn.Module, step: int) -> dict[str, float]:
+        assert isinstance(model, AudioCodec)
+        total = 0.0
+        for index, utterance in enumerate(held_out[:20]):
+            made = reconstruct(model, utterance.pcm)[: len(utterance.pcm)]
+            total += spectral(torch.from_numpy(made)[None], torch.from_numpy(utterance.pcm)[None]).item()
+            if index < 6:
+                write_wav(config.folder / f"sample-{index}.wav", made)
+        return {"held_out_spectral": total / 20}
+
+    average = train(config, codec, losses, evaluate, resume=resume)
+    codec.load_state_dict(average)
+    codec.eval()
+    if freeze_encoder is None:
+        measure_statistics(codec, track)
+    return codec
+

@@ -1,0 +1,109 @@
+"""English sentences to speak: everyday talk from patterns, and prose from the manuals on this machine."""
+
+from __future__ import annotations
+
+import hashlib
+import pydoc_data.topics
+import random
+import re
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+
+HELD_OUT_IN = 40  # one sentence in so many is never trained on
+
+NAMES = "Anna Ben Clara David Emma Felix Grace Henry Iris Jack Kate Leo Maria Noah Olive Peter Rosa Sam Tom Vera".split()
+THINGS = """book cup garden river house train window letter picture song dog cat bird tree mountain table chair door
+lamp phone camera garden kitchen street city village ocean island bridge market school office paper pencil coffee
+breakfast dinner apple orange bread cheese soup cake car bicycle boat plane ticket jacket shoe hat watch clock
+mirror bottle basket blanket""".split()
+QUALITIES = """lovely small big old new quiet warm cold bright dark happy strange simple beautiful wonderful green
+blue red yellow white black heavy light soft round long short clean busy empty famous gentle honest""".split()
+DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday today tomorrow tonight".split()
+VERBS = "see find like want need bring open close carry watch draw paint clean fix borrow remember forget choose".split()
+WEATHER = "sunny rainy cloudy windy warm cold lovely terrible beautiful cool hot mild stormy foggy".split()
+
+PATTERNS = (
+    "Hello.",
+    "Hello, how are you?",
+    "Hello, my name is {name}.",
+    "Hi {name}, it is nice to meet you.",
+    "Good morning, {name}.",
+    "Good evening, and welcome.",
+    "The weather is {weather} {day}.",
+    "It was {weather} on {day}, but now it is {weather}.",
+    "I can {verb} a {quality} {thing}.",
+    "I would like to {verb} the {quality} {thing}, please.",
+    "Do you {verb} the {thing} or the {thing}?",
+    "Where is the {quality} {thing}?",
+    "What do you see?",
+    "I see a {quality} {thing} and a {thing}.",
+    "{name} and {name} went to the {thing} on {day}.",
+    "My {thing} is {quality}, and your {thing} is {quality}.",
+    "Thank you very much, {name}.",
+    "You are welcome.",
+    "Goodbye, see you on {day}.",
+    "Yes, I think so.",
+    "No, not {day}.",
+    "One, two, three, four, five.",
+    "There are {number} {quality} chairs in the room.",
+    "Please {verb} the {thing} before {day}.",
+    "It takes {number} minutes to {verb} a {thing}.",
+    "Why did {name} {verb} the {quality} {thing}?",
+    "I am sorry, I did not hear you.",
+    "Tell me about the {quality} {thing}.",
+    "We will {verb} it {day}, I promise.",
+    "That is a {quality} {thing}, {name}.",
+)
+NUMBERS = "two three four five six seven eight nine ten eleven twelve fifteen twenty thirty forty ninety".split()
+WORDS = {
+    "name": NAMES, "thing": THINGS, "quality": QUALITIES, "day": DAYS,
+    "verb": VERBS, "weather": WEATHER, "number": NUMBERS,
+}  # fmt: skip
+
+
+def is_held_out(sentence: str) -> bool:
+    """True for the fixed share of sentences that no training run may use."""
+    return hashlib.sha256(sentence.lower().encode()).digest()[0] % HELD_OUT_IN == 0
+
+
+def everyday(rng: random.Random) -> str:
+    """One sentence of small talk."""
+    return re.sub(r"{(\w+)}", lambda m: rng.choice(WORDS[m[1]]), rng.choice(PATTERNS))
+
+
+def prose() -> list[str]:
+    """Plain sentences of 3 to 16 words found in Python's own manual and docstrings, sorted and unique."""
+    found: set[str] = set()
+    for text in _texts():
+        flat = re.sub(r"\s+", " ", text)
+        for sentence in re.findall(r"(?<=[.!?] )[A-Z][a-z' ,-]{12,110}[.?!](?= |$)", flat):
+            if 3 <= len(sentence.split()) <= 16:
+                found.add(sentence)
+    return sorted(found)
+
+
+def _texts() -> Iterator[str]:
+    yield from pydoc_data.topics.topics.values()
+    library = Path(sysconfig.get_paths()["stdlib"])
+    for path in sorted(library.glob("*.py")) + sorted(library.glob("[a-z]*/*.py")):
+        source = path.read_text(encoding="utf-8", errors="ignore")
+        for block in re.findall(r'"""(.*?)"""', source, flags=re.DOTALL):
+            yield block
+        yield re.sub(r"\n\s*# ?", " ", source)
+    for path in sorted(Path("/usr/share/perl").glob("*/**/*.pod")) + sorted(Path("/usr/share/perl").glob("*/**/*.pm")):
+        yield path.read_text(encoding="utf-8", errors="ignore")
+
+
+def corpus(count: int, seed: int, *, held_out: bool) -> list[str]:
+    """`count` sentences, half small talk and half prose, all held out or none."""
+    rng = random.Random(seed)
+    book = [s for s in prose() if is_held_out(s) == held_out]
+    rng.shuffle(book)
+    chosen = book[: count // 2]
+    while len(chosen) < count:
+        sentence = everyday(rng)
+        if is_held_out(sentence) == held_out:
+            chosen.append(sentence)
+    rng.shuffle(chosen)
+    return chosen

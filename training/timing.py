@@ -1,0 +1,42 @@
+"""Train the phone timing: how many frames each phone lasts, counted in the recordings' own slots."""
+
+from __future__ import annotations
+
+import torch
+from torch.nn import functional as F
+
+from shared.models.pocket.phones import PHONE_IDS, SILENCE
+from shared.models.pocket.speech import MAX_FRAMES, NEIGHBOURS, PhoneTimer
+from training.phones import frames_of_each
+from training.speech import Utterance
+
+
+def examples(speech: list[Utterance]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Windows of seven phones [E, 7] and how many frames the middle one lasted, minus one [E]."""
+    windows, lengths = [], []
+    for utterance in speech:
+        ids = [PHONE_IDS[phone] for phone, _ in utterance.phones]
+        counts = frames_of_each(utterance.phones)
+        padded = [SILENCE] * NEIGHBOURS + ids + [SILENCE] * NEIGHBOURS
+        for index, count in enumerate(counts):
+            windows.append(padded[index : index + 2 * NEIGHBOURS + 1])
+            lengths.append(min(max(count, 1), MAX_FRAMES) - 1)
+    return torch.tensor(windows), torch.tensor(lengths)
+
+
+def train_timing(speech: list[Utterance], held_out: list[Utterance], *, epochs: int = 6) -> tuple[PhoneTimer, float]:
+    """Train for about half a minute; return the model and its share of exact lengths on held-out speech."""
+    torch.manual_seed(0)
+    timer = PhoneTimer()
+    windows, lengths = examples(speech)
+    test_windows, test_lengths = examples(held_out)
+    optimizer = torch.optim.AdamW(timer.parameters(), lr=2e-3, weight_decay=0.02)
+    for _ in range(epochs):
+        for chunk in torch.randperm(len(windows)).split(512):
+            loss = F.cross_entropy(timer(windows[chunk]), lengths[chunk])
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+    with torch.no_grad():
+        exact = (timer(test_windows).argmax(-1) == test_lengths).float().mean().item()
+    return timer.eval(), exact

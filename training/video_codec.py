@@ -1,0 +1,127 @@
+"""Train the video codec on the agent's drawn face (docs/pocket-model.md has the recipe and its results)."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from shared.models.video_codec import VideoCodec, VideoCodecConfig
+from training.face import Pose, draw
+from training.loop import TrainConfig, train
+from training.motion import poses
+from training.speech import Utterance
+
+CLIP_FRAMES = 8
+KL_WEIGHT = 2e-4
+# Boxes (top, bottom, left, right) in shares of the picture, and how much more they weigh.
+MOUTH, EYES = (0.52, 0.76, 0.36, 0.64), (0.34, 0.56, 0.27, 0.73)
+MOUTH_WEIGHT, EYES_WEIGHT = 4.0, 3.0
+
+
+def box_slices(box: tuple[float, float, float, float], height: int, width: int) -> tuple[slice, slice]:
+    """Rows and columns of a box given in shares of the picture."""
+    top, bottom, left, right = box
+    return slice(round(top * height), round(bottom * height)), slice(round(left * width), round(right * width))
+
+
+def to_tensor(frames: list[NDArray[np.uint8]]) -> Tensor:
+    """Frames [H, W, 3] of 0..255 to one tensor [T, 3, H, W] in [-1, 1]."""
+    return torch.from_numpy(np.stack(frames)).permute(0, 3, 1, 2).float() / 127.5 - 1
+
+
+def random_pose(rng: np.random.Generator) -> Pose:
+    """Any pose at all, so that the codec knows more than what speech shows."""
+    spread = {"blink": (0, 1), "open": (0, 1), "wide": (0, 1), "round": (0, 1), "teeth": (0, 1), "tongue": (0, 1), "brow": (0, 1)}
+    return Pose(**{name: rng.uniform(*spread.get(name, (-1, 1))) for name in Pose.__dataclass_fields__})
+
+
+def clip_of(utterance: Utterance, frames: int, size: int, rng: np.random.Generator) -> Tensor:
+    """A random piece of the face saying a sentence: [frames, 3, size, size]."""
+    total = len(utterance.pcm) // 640 + 25
+    chosen = poses(utterance.phones, total, rng)
+    start = int(rng.integers(0, total - frames))
+    return to_tensor([draw(pose, size) for pose in chosen[start : start + frames]])
+
+
+def psnr(made: Tensor, real: Tensor) -> float:
+    """Peak signal to noise ratio in dB of pictures in [-1, 1]."""
+    return float(10 * torch.log10(4 / (made - real).square().mean()))
+
+
+def train_video_codec(
+    config: TrainConfig,
+    sizes: VideoCodecConfig,
+    speech: list[Utterance],
+    held_out: list[Utterance],
+    *,
+    batch: int,
+    resume: bool,
+) -> VideoCodec:
+    """Train the codec; its pictures must be square."""
+    torch.manual_seed(config.seed)
+    codec = VideoCodec(sizes)
+    weight = torch.ones(sizes.height, sizes.width)
+    weight[box_slices(EYES, sizes.height, sizes.width)] = EYES_WEIGHT
+    weight[box_slices(MOUTH, sizes.height, sizes.width)] = MOUTH_WEIGHT
+    weight /= weight.mean()
+
+    def losses(step: int) -> dict[str, Tensor]:
+        rng = np.random.default_rng((config.seed, step))
+        clips = [
+            clip_of(speech[rng.integers(len(speech))], CLIP_FRAMES, sizes.height, rng) for _ in range(batch - 1)
+        ]
+        clips.append(to_tensor([draw(random_pose(rng), sizes.height) for _ in range(CLIP_FRAMES)]))
+        real = torch.stack(clips)
+        with torch.autocast("cpu", torch.bfloat16):
+            mean, log_variance, _ = codec.encode_moments(real, codec.init_state(batch))
+            mean, log_variance = mean.float(), log_variance.float().clamp(-12, 4)
+            z = mean + torch.randn_like(mean) * (0.5 * log_variance).exp()
+            made, _ = codec.decode_raw(z, codec.init_state(batch))
+        difference = (made.float() - real) * weight.sqrt()
+        kl = 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).mean()
+        return {
+            "l1": (difference * weight.sqrt()).abs().mean(),
+            "l2": 2 * difference.square().mean(),
+            "kl": KL_WEIGHT * kl * sizes.latent_dim,
+        }
+
+    def evaluate(model: nn.Module, step: int) -> dict[str, float]:
+        assert isinstance(model, VideoCodec)
+        rng = np.random.default_rng(99)
+        real = torch.stack([clip_of(u, 16, sizes.height, rng) for u in held_out[:8]])
+        z, _ = model.encode(real, model.init_state(8))
+        made, _ = model.decode(z, model.init_state(8))
+        rows = [torch.cat([r[::4].flatten(0, 1), m[::4].flatten(0, 1)]) for r, m in zip(real, made, strict=True)]
+        strip = torch.cat([x.unflatten(0, (-1, 3)).transpose(0, 1).flatten(1, 2) for x in rows[:6]], dim=2)
+        picture = ((strip.permute(1, 2, 0) + 1) * 127.5).clamp(0, 255).byte().numpy()
+        cv2.imwrite(str(config.folder / "sample.png"), picture[..., ::-1])
+        mouth, eyes = (box_slices(b, sizes.height, sizes.width) for b in (MOUTH, EYES))
+        return {
+            "psnr": psnr(made, real),
+            "psnr_mouth": psnr(made[..., mouth[0], mouth[1]], real[..., mouth[0], mouth[1]]),
+            "psnr_eyes": psnr(made[..., eyes[0], eyes[1]], real[..., eyes[0], eyes[1]]),
+        }
+
+    average = train(config, codec, losses, evaluate, resume=resume)
+    codec.load_state_dict(average)
+    codec.eval()
+    _measure_statistics(codec, speech)
+    return codec
+
+
+@torch.no_grad()
+def _measure_statistics(codec: VideoCodec, speech: list[Utterance]) -> None:
+    """Set latent mean and deviation; dims that carry nothing keep deviation 1 and so stay near 0."""
+    rng = np.random.default_rng(7)
+    means, variances = [], []
+    for utterance in speech[:200]:
+        clip = clip_of(utterance, 16, codec.config.height, rng)[None]
+        mean, log_variance, _ = codec.encode_moments(clip, codec.init_state(1))
+        means.append(mean.flatten(0, 2))
+        variances.append(log_variance.flatten(0, 2).exp())
+    mean = torch.cat(means)
+    codec.latent_mean_Z.copy_(mean.mean(0))
+    codec.latent_std_Z.copy_((mean.var(0) + torch.cat(variances).mean(0)).sqrt())
