@@ -96,6 +96,7 @@ class Stage:
         self.received: list[Event] = []
         self.over = threading.Event()
         self.queue_first = False
+        self.frozen = False
         self.end_after: int | None = None
         self.end_with = (1011, "the model ended")
         self.origin = ""
@@ -122,6 +123,8 @@ class Stage:
             if message["type"] == "websocket.disconnect":
                 machine.close(CloseCode.NORMAL, "")
                 return
+            if self.frozen:
+                continue
             for event in machine.receive(message.get("text") or message["bytes"]):
                 match event:
                     case Send(data=data):
@@ -135,6 +138,8 @@ class Stage:
         await self._let_in(socket_, machine)
         start = asyncio.get_running_loop().time()
         for number in itertools.count():
+            while self.frozen:  # noqa: ASYNC110 - set from the test's thread
+                await asyncio.sleep(0.01)
             if number == self.end_after:
                 await socket_.close(*self.end_with)
             if number == self.end_after or machine.state is not State.READY:

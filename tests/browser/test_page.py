@@ -137,6 +137,17 @@ def test_the_end_of_the_model_is_told_and_can_be_retried(page_url: str, stage: A
     wait_for(page, "tp.framesPainted > 5")
 
 
+def test_a_line_that_went_dead_is_told(page_url: str, stage: Any, browse: Browse) -> None:
+    page = browse(page_url + "?autostart=1")
+    wait_for(page, "tp.unitsReceived > 1")
+    stage.frozen = True
+    expect(page.locator("#words")).to_have_text("The connection was lost.", timeout=30_000)
+    expect(page.get_by_role("button", name="Start again")).to_be_focused()
+    stage.frozen = False
+    page.keyboard.press("Enter")
+    wait_for(page, "tp.state === 'live'")
+
+
 def test_an_interruption_silences_the_agent(page_url: str, stage: Any, browse: Browse) -> None:
     page = browse(page_url + "?autostart=1")
     wait_for(page, "tp.positionUs > 100000")

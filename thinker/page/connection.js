@@ -3,6 +3,7 @@
 import { Kind, SUBPROTOCOL, decodeUnit, encodeUnit } from './protocol.js';
 
 const PING_EVERY_MS = 2000;
+const MAX_UNANSWERED = 4; // pings without anything heard: a dead line often shows no error for minutes
 const CONGESTED_BYTES = 256 * 1024; // the camera gives way first: sound matters more
 const STUCK_BYTES = 1024 * 1024;
 
@@ -19,6 +20,7 @@ export class Connection {
     this.unitsSent = 0;
     this.unitsSkipped = 0;
     this.nextUnit = 0;
+    this.unanswered = 0;
     this.over = false;
     this.socket = new WebSocket(url, SUBPROTOCOL);
     this.socket.binaryType = 'arraybuffer';
@@ -55,6 +57,7 @@ export class Connection {
 
   #receive(data) {
     if (this.over) return;
+    this.unanswered = 0;
     try {
       if (typeof data === 'string') this.#control(JSON.parse(data));
       else this.#media(decodeUnit(data));
@@ -92,6 +95,11 @@ export class Connection {
   }
 
   #ping() {
+    if (this.socket.readyState !== WebSocket.OPEN) return;
+    if (this.unanswered++ >= MAX_UNANSWERED) {
+      this.#end(1006, '');
+      this.socket.close();
+    }
     this.send({ type: 'ping', sent_us: Math.round(performance.now() * 1000) });
   }
 

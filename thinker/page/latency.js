@@ -36,7 +36,7 @@ export class LatencyPicture {
     const full = Math.max(unitMs * 1.25, shown); // the deadline's line stands at 80 % unless the bar overruns it
     for (const [stage, { segment, value }] of Object.entries(this.cells)) {
       const ms = metrics.stages_ms[stage] ?? 0;
-      value.textContent = ms.toFixed(1);
+      value.textContent = stage in metrics.stages_ms ? ms.toFixed(1) : '–';
       if (!segment) continue;
       segment.style.width = `${(100 * ms) / full}%`;
       segment.title = `${stage} ${ms.toFixed(1)} ms`;
