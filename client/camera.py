@@ -63,8 +63,8 @@ class Webcam:
         """Whether a picture came, or opening failed, in this time; some cameras take minutes."""
         return self._tried.wait(timeout_s)
 
-    def set_picture_size(self, width: int, height: int) -> None:
-        """Pictures are cut to this size from now on."""
+    def begin(self, width: int, height: int) -> None:
+        """The session starts: from now on pictures are cut to this size."""
         self._size = (width, height)
         self._frames.clear()
 

@@ -25,9 +25,10 @@ from client.playout import Playout
 log = logging.getLogger(__name__)
 
 DEFAULT = "default"
-BACKLOG_S = 1.0  # sound of the microphone that nobody fetched; the oldest goes first
-SILENT_S = 2 * UNIT_S  # a microphone that gives nothing for so long is gone
-DEAD_S = 1.0  # a loudspeaker that asks for nothing for so long is gone
+BACKLOG_S = 0.5  # sound of the microphone that nobody fetched; the oldest goes first
+SILENT_S = 2 * UNIT_S  # a microphone that gives nothing for so long is not waited for
+START_S = 5.0  # a sound server under load takes its time
+DEAD_S = 5.0  # a loudspeaker that asks for nothing for so long is gone
 CHUNK_MS = 10
 
 
@@ -111,11 +112,23 @@ class Microphone:
         except sounddevice.PortAudioError as error:
             raise DeviceError(f"microphone {self.name}: {error}") from error
 
+    def wait_started(self, timeout_s: float) -> bool:
+        """Whether the first sound came in this time."""
+        with self._news:
+            return self._news.wait_for(lambda: bool(self._blocks), timeout_s)
+
+    def clear(self) -> None:
+        """Forget what was recorded so far."""
+        with self._news:
+            self._blocks.clear()
+            self._waiting = 0
+        self._ready = self._ready[:0]
+
     def read(self, count: int, timeout_s: float) -> Pcm:
         """The next `count` samples; fewer when the device gave nothing for `timeout_s`."""
         while len(self._ready) < count:
             with self._news:
-                if not self._news.wait_for(lambda: self._blocks, timeout_s):
+                if not self._news.wait_for(lambda: bool(self._blocks), timeout_s):
                     break
                 raw = np.concatenate(list(self._blocks))
                 self._blocks.clear()
@@ -197,8 +210,8 @@ class Loudspeaker:
 class DeviceUser:
     """A person in front of camera and microphone; either may be missing or go missing, the other goes on.
 
-    The microphone keeps the time of the units. Without one this class does, by deadlines that don't add up
-    errors.
+    The microphone keeps the time of the units. While it gives nothing, or without one, this class does, by
+    deadlines that don't add up errors.
     """
 
     live = True
@@ -209,28 +222,30 @@ class DeviceUser:
         self._webcam = webcam
         self.has_microphone = microphone is not None
         self.has_camera = webcam is not None
+        self._hears = self.has_microphone
         self._closed = threading.Event()
-        self._next_end = time.monotonic() + UNIT_S
+        self._unit_ends = 0.0
 
-    def set_picture_size(self, width: int, height: int) -> None:
-        """Frames of the camera are cut to this size."""
+    def begin(self, width: int, height: int) -> None:
+        """The session starts now: what was recorded while waiting for it would only be lag."""
         if self._webcam is not None:
-            self._webcam.set_picture_size(width, height)
+            self._webcam.begin(width, height)
+        if self._microphone is not None:
+            self._microphone.clear()
+        self._unit_ends = time.monotonic()
 
     def take(self) -> UserPart:
         """Wait until a unit has been recorded and return it."""
+        self._unit_ends += UNIT_S
+        if not self._hears:
+            self._closed.wait(max(0.0, self._unit_ends - time.monotonic()))
         pcm = np.zeros(UNIT_SAMPLES, np.int16)
         if self._microphone is not None:
-            recorded = self._microphone.read(UNIT_SAMPLES, SILENT_S)
+            recorded = self._microphone.read(UNIT_SAMPLES, SILENT_S if self._hears else 0.0)
             pcm[: len(recorded)] = recorded
-            if len(recorded) < UNIT_SAMPLES:
-                log.warning("microphone %s gives nothing any more: going on without", self._microphone.name)
-                self._microphone.close()
-                self._microphone = None
-            self._next_end = time.monotonic() + UNIT_S
-        else:
-            self._closed.wait(max(0.0, self._next_end - time.monotonic()))
-            self._next_end += UNIT_S
+            self._note(len(recorded) == UNIT_SAMPLES, self._microphone.name)
+        if self._hears:
+            self._unit_ends = time.monotonic()
         frames = self._webcam.latest(time.monotonic()) if self._webcam is not None else []
         return UserPart(pcm=pcm, frames=frames)
 
@@ -242,6 +257,12 @@ class DeviceUser:
         if self._webcam is not None:
             self._webcam.close()
 
+    def _note(self, hears: bool, name: str) -> None:
+        if hears != self._hears:
+            what = "is back" if hears else "gives nothing: unplugged, or taken?"
+            log.warning("microphone %s %s", name, what)
+            self._hears = hears
+
 
 def open_devices(*, microphone: str | None, camera: str | None, wait_camera_s: float = 5.0) -> DeviceUser:
     """Open what there is; what is missing is a warning. None as a name means: not wanted."""
@@ -250,6 +271,7 @@ def open_devices(*, microphone: str | None, camera: str | None, wait_camera_s: f
         try:
             ears = Microphone(microphone)
             log.info("microphone: %s", ears.name)
+            ears.wait_started(START_S)
         except DeviceError as error:
             log.warning("going on without a microphone: %s", error)
     if camera is not None:

@@ -46,8 +46,8 @@ class UserSource(Protocol):
     def has_microphone(self) -> bool:
         """Whether there is sound of a user."""
 
-    def set_picture_size(self, width: int, height: int) -> None:
-        """Say how large the frames shall be; before the first `take`."""
+    def begin(self, width: int, height: int) -> None:
+        """The session starts now, and frames shall be of this size; before the first `take`."""
 
     def take(self) -> UserPart:
         """The next unit. May block on decoding or recording: call it off the event loop."""
@@ -68,7 +68,7 @@ class SilentUser:
     has_microphone = False
     ended = False
 
-    def set_picture_size(self, width: int, height: int) -> None:
+    def begin(self, width: int, height: int) -> None:
         """There is no picture."""
 
     def take(self) -> UserPart:
@@ -119,7 +119,7 @@ class FileUser:
         """Whether the file has sound."""
         return self._audio.start is not None
 
-    def set_picture_size(self, width: int, height: int) -> None:
+    def begin(self, width: int, height: int) -> None:
         """Frames are scaled to cover this size and cut to it in the middle."""
         self._width, self._height = width, height
 

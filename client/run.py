@@ -162,9 +162,9 @@ class _Talk:
         """Send the user's part in real time; ends when it is over and answered."""
         wanted = self._ready
         if self._options.record_both:  # the recording shows the user as large as the agent
-            self._source.set_picture_size(wanted.width, wanted.height)
+            self._source.begin(wanted.width, wanted.height)
         else:
-            self._source.set_picture_size(wanted.input_width, wanted.input_height)
+            self._source.begin(wanted.input_width, wanted.input_height)
         for text in self._options.texts:
             await self._session.send(m.Text(text=text))
         start = self._loop.time()

@@ -21,7 +21,7 @@ def play(
     path: Path, width: int = 32, height: int = 32
 ) -> tuple[npt.NDArray[np.int16], list[npt.NDArray[np.uint8]]]:
     user = FileUser(path)
-    user.set_picture_size(width, height)
+    user.begin(width, height)
     sound, frames = [], []
     while not user.ended:
         part = user.take()
@@ -158,7 +158,7 @@ def test_a_picture_alone_is_shown_for_ever(tmp_path: Path, suffix: str) -> None:
             stream.width, stream.height, stream.pix_fmt = 70, 50, "rgb24" if suffix == "png" else "bgr24"
             container.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, "rgb24")))
     user = FileUser(path)
-    user.set_picture_size(64, 64)
+    user.begin(64, 64)
     for _ in range(20):
         part = user.take()
         assert not part.pcm.any()
