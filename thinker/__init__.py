@@ -1,0 +1,1 @@
+"""The process that listens, keeps the model state, decodes and serves clients."""
