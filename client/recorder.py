@@ -4,6 +4,7 @@ A unit that never came is there all the same, as the last frame and silence: sou
 the file is as long as the session was. It gets its name only when complete.
 """
 
+import collections
 import contextlib
 import dataclasses
 import logging
@@ -29,7 +30,7 @@ from protocol.media import MediaUnit
 log = logging.getLogger(__name__)
 
 MAX_GAP_UNITS = 375  # a minute; a larger jump of the numbers is not a gap in the talk
-MAX_USER_PARTS = 64
+MAX_USER_PARTS = 8  # the user's units that wait for one of the agent
 MAX_WAITING = 64  # units on their way to the encoder, 5 s of both sides
 
 
@@ -85,7 +86,7 @@ class Recorder:
         if self._last_unit is None:
             self._last_unit = unit - 1
             if self._user is not None:
-                self._user.begin(unit)
+                self._user.begin()
         missing = unit - self._last_unit - 1
         if missing < 0:
             return
@@ -94,9 +95,9 @@ class Recorder:
             missing = 0
         self.gaps += missing
         with self._writing():
-            for gone in range(unit - missing, unit):
-                self._write(gone, np.zeros(0, np.int16), [])
-            self._write(unit, pcm, frames)
+            for _ in range(missing):
+                self._write(np.zeros(0, np.int16), [])
+            self._write(pcm, frames)
         self._last_unit = unit
 
     def close(self) -> bool:
@@ -113,7 +114,7 @@ class Recorder:
             self._part.replace(self._path)
         return True
 
-    def _write(self, unit: int, pcm: Pcm, frames: list[Picture]) -> None:
+    def _write(self, pcm: Pcm, frames: list[Picture]) -> None:
         form = self._form
         sound = np.zeros(form.samples_per_unit, np.int16)
         sound[: len(pcm)] = pcm[: form.samples_per_unit]
@@ -125,7 +126,7 @@ class Recorder:
                 )
             shown.append(self._frame)
         if self._user is not None:
-            sound, shown = self._user.join(unit, sound, shown)
+            sound, shown = self._user.join(sound, shown)
         if self._file is None:
             self._file = _Mp4(self._part, form, width=shown[0].shape[1], height=shown[0].shape[0])
         self._file.write(sound, shown)
@@ -155,25 +156,24 @@ def check_target(path: Path) -> None:
 
 
 class _UserSide:
-    """The user's units, beside the agent's at the distance that they had when the agent's first one came."""
+    """The user's units, one beside each of the agent's; they begin with what the user does just then.
+
+    When a unit of the user comes late its place is the last frame and silence, and it follows in the next.
+    """
 
     def __init__(self, form: RecordFormat) -> None:
         self._size = (form.width, form.height)
-        self._parts: dict[int, UserPart] = {}
-        self._num_added = 0
-        self._shift = 0
+        self._parts: collections.deque[UserPart] = collections.deque(maxlen=1)
         self._frame: Picture = np.zeros((form.height, form.width, 3), np.uint8)
 
     def add(self, part: UserPart) -> None:
-        self._parts[self._num_added] = part
-        self._num_added += 1
-        self._parts.pop(self._num_added - MAX_USER_PARTS, None)
+        self._parts.append(part)
 
-    def begin(self, unit: int) -> None:
-        self._shift = max(0, self._num_added - 1) - unit
+    def begin(self) -> None:
+        self._parts = collections.deque(self._parts, maxlen=MAX_USER_PARTS)
 
-    def join(self, unit: int, pcm: Pcm, frames: list[Picture]) -> tuple[Pcm, list[Picture]]:
-        part = self._parts.pop(unit + self._shift, None)
+    def join(self, pcm: Pcm, frames: list[Picture]) -> tuple[Pcm, list[Picture]]:
+        part = self._parts.popleft() if self._parts else None
         joined = []
         for index, agent in enumerate(frames):
             if part is not None and part.frames:

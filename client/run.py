@@ -123,6 +123,9 @@ class _Talk:
         self._loop = asyncio.get_running_loop()
         self._jpegs: dict[int, tuple[Picture, bytes]] = {}
         self._last_unit: int | None = None
+        self._wanted = math.inf  # units of the agent that belong to this talk
+        if options.seconds is not None:
+            self._wanted = math.ceil(options.seconds / UNIT_S - 1e-6)
         self._summary = ClientSummary(session_id=ready.session_id, model=ready.model)
         self._recording = _start_recording(options, ready)
 
@@ -178,14 +181,17 @@ class _Talk:
             self._summary.units_sent += 1
             if self._recording is not None:
                 self._recording.put(part)
-        sent = self._summary.units_sent
-        await _until(lambda: self._summary.units + self._summary.gaps >= sent, within_s=LAST_ANSWER_S)
+        self._wanted = self._summary.units_sent
+        await _until(self._answered, within_s=LAST_ANSWER_S)
         await _until(lambda: self._stage.empty, within_s=DRAIN_S)
 
     def _said_all(self) -> bool:
         if self._options.seconds is None:
             return self._source.ended
-        return self._summary.units_sent >= math.ceil(self._options.seconds / UNIT_S - 1e-6)
+        return self._summary.units_sent >= self._wanted
+
+    def _answered(self) -> bool:
+        return self._summary.units + self._summary.gaps >= self._wanted
 
     def _next_part(self) -> tuple[UserPart, tuple[bytes, ...]]:
         """On the worker: decode or record, scale, code."""
@@ -225,6 +231,8 @@ class _Talk:
     def _take_in(self, unit: MediaUnit) -> m.Ack:
         if self._summary.first_unit_s is None:
             self._summary.first_unit_s = round(self._loop.time() - self._began, 3)
+        if self._answered():  # the agent goes on for as long as the connection stands
+            return m.Ack(unit=unit.unit)
         if self._last_unit is not None:
             self._summary.gaps += max(0, unit.unit - self._last_unit - 1)
         self._last_unit = unit.unit

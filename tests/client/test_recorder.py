@@ -123,12 +123,22 @@ def test_both_sides_stand_beside_each_other(tmp_path: Path, number_of: NumberOf)
     assert [loud(pcm, index) for index in range(6)] == [True, False, False, False, False, False]
 
 
+def test_a_user_s_unit_that_comes_late_is_not_lost(tmp_path: Path, number_of: NumberOf) -> None:
+    recorder = Recorder(tmp_path / "both.mp4", form(), both=True)
+    for unit in range(6):  # the agent is always a little ahead
+        recorder.add(unit, sound(0), frames_of(unit))
+        recorder.add_user(UserPart(pcm=sound(0), frames=frames_of(unit)))
+    recorder.close()
+    users = [number_of(picture[:, :60]) for picture in read(tmp_path / "both.mp4")[1]]
+    assert users[4:] == list(range(20))
+
+
 def test_a_user_whom_nobody_answers_does_not_fill_memory(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "both.mp4", form(), both=True)
     for _ in range(500):
         recorder.add_user(UserPart(pcm=sound(0), frames=[]))
     assert recorder._user is not None
-    assert len(recorder._user._parts) < 100
+    assert len(recorder._user._parts) < 20
     assert not recorder.close()
 
 

@@ -50,6 +50,7 @@ class EchoThinker:
     ends_after: int | None = None
     cuts_after: int | None = None
     unit_ms: int = 160
+    per_unit: int = 1
     url: str = ""
     hellos: list[m.Hello] = dataclasses.field(default_factory=list)
     texts: list[str] = dataclasses.field(default_factory=list)
@@ -104,9 +105,11 @@ class EchoThinker:
             simplejpeg.encode_jpeg(np.full((64, 64, 3), 16 + 8 * ((unit * 4 + index) % 28), np.uint8))
             for index in range(4)
         )
-        machine.offer(
-            MediaUnit(kind=Kind.AGENT, unit=unit, pts_us=unit * 160_000, audio=heard.audio, frames=frames)
-        )
+        for number in range(unit * self.per_unit, (unit + 1) * self.per_unit):
+            pts_us = number * 160_000
+            machine.offer(
+                MediaUnit(kind=Kind.AGENT, unit=number, pts_us=pts_us, audio=heard.audio, frames=frames)
+            )
         if unit == self.ends_after:
             while (media := machine.next_media()) is not None:
                 await connection.send(media)
@@ -189,6 +192,13 @@ async def test_missing_units_are_counted_and_filled(make_media: MakeMedia, tmp_p
         summary = await run_client(ClientOptions(url=thinker.url, seconds=1.28, record=tmp_path / "out.mp4"))
     assert (summary.units, summary.gaps, summary.units_sent) == (6, 2, 8)
     assert tracks(tmp_path / "out.mp4")[0] == 32
+
+
+async def test_the_recording_is_as_long_as_asked_though_the_agent_goes_on(tmp_path: Path) -> None:
+    async with serving(EchoThinker(per_unit=2)) as thinker:
+        summary = await run_client(ClientOptions(url=thinker.url, seconds=0.8, record=tmp_path / "out.mp4"))
+    assert (summary.units_sent, summary.units) == (5, 5)
+    assert tracks(tmp_path / "out.mp4")[0] == 20
 
 
 async def test_both_sides_are_recorded(make_media: MakeMedia, tmp_path: Path) -> None:
