@@ -1,4 +1,4 @@
-"""Webcam and window, through OpenCV. It is imported when first used: a headless client never needs it."""
+"""The webcam, through OpenCV. It is imported when first used: a headless client never needs it."""
 
 import collections
 import importlib
@@ -31,11 +31,13 @@ def load_opencv() -> ModuleType:
     Raises:
         DeviceError: when it is not installed.
     """
+    os.environ.setdefault("OPENCV_LOG_LEVEL", "OFF")  # what goes wrong is told here, in one line
+    os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")
     try:
         return importlib.import_module("cv2")
     except ImportError as error:
         raise DeviceError(
-            f"camera and window need OpenCV: pip install 'thinker-performer[client]' ({error})"
+            f"a camera needs OpenCV: pip install 'thinker-performer[client]' ({error})"
         ) from error
 
 
@@ -117,41 +119,6 @@ class Webcam:
         if isinstance(self._source, str) or sys.platform != "linux":
             return True
         return Path(f"/dev/video{self._source}").exists()
-
-
-class Window:
-    """Shows the agent. Use it from the main thread alone, as most desktops want.
-
-    Raises:
-        DeviceError: when OpenCV or a desktop is missing.
-    """
-
-    def __init__(self, title: str, *, width: int, height: int) -> None:
-        if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-            raise DeviceError("no window: there is no desktop here")  # Qt would abort the process
-        self._cv2 = load_opencv()
-        self._title = title
-        try:
-            self._cv2.namedWindow(title, self._cv2.WINDOW_NORMAL | self._cv2.WINDOW_KEEPRATIO)
-            scale = max(1, 512 // max(width, height))
-            self._cv2.resizeWindow(title, width * scale, height * scale)
-        except self._cv2.error as error:
-            raise DeviceError(f"no window: {error.msg or error}") from error
-
-    def show(self, picture: Picture | None) -> bool:
-        """Paint a new picture, if there is one, and handle the window's events; False once it was closed.
-
-        The keys q and Esc close it too.
-        """
-        if picture is not None:
-            self._cv2.imshow(self._title, picture[..., ::-1])
-        key = self._cv2.waitKey(1) & 0xFF
-        closed: bool = self._cv2.getWindowProperty(self._title, self._cv2.WND_PROP_VISIBLE) < 1
-        return not closed and key not in {ord("q"), 27}
-
-    def close(self) -> None:
-        """Take the window away."""
-        self._cv2.destroyAllWindows()
 
 
 def list_cameras() -> list[str]:

@@ -77,7 +77,9 @@ def _find(sounddevice: ModuleType, name: str, kind: str) -> dict[str, Any]:
     try:
         device: dict[str, Any] = sounddevice.query_devices(which, kind)
     except (ValueError, sounddevice.PortAudioError) as error:
-        raise DeviceError(f"no {kind} device {name!r}: {error}") from error
+        if which is None:
+            raise DeviceError(f"the system has no sound {kind}") from error
+        raise DeviceError(f"no sound {kind} {name!r} (--list-devices shows what there is)") from error
     return device
 
 

@@ -37,7 +37,7 @@ async def run_client(
     stop: asyncio.Event | None = None,
     on_heard: Callable[[str], None] | None = None,
 ) -> ClientSummary:
-    """Hold one session and return what came of it. Run it on the main thread when a window is wanted.
+    """Hold one session and return what came of it.
 
     Args:
         options: see there.

@@ -4,19 +4,17 @@ Without a loudspeaker the samples are pulled by the clock: the same buffer, the 
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable
 
 import numpy as np
 
-from client.camera import Window
 from client.devices import Loudspeaker
 from client.errors import DeviceError
 from client.options import ClientSummary
-from client.pictures import decode_jpeg
 from client.playout import Playout
 from client.transcript import Transcript
+from client.window import Window
 from protocol import messages as m
 from protocol.media import MediaUnit
 
@@ -32,7 +30,7 @@ class Stage:
     Args:
         ready: what the agent sends.
         speaker: name or number of a loudspeaker, None for none.
-        window: whether to open one; then everything here must happen on the main thread.
+        window: whether to open one.
         on_heard: called with the agent's text as it is heard.
     """
 
@@ -110,11 +108,12 @@ class Stage:
         frame = self._playout.due_frame()
         if self._window is None:
             return True
-        picture = None
         if frame is not None:
-            with contextlib.suppress(ValueError):  # no JPEG: the last picture stays
-                picture = decode_jpeg(frame.coded)
-        return self._window.show(picture)
+            self._window.show(frame.coded)
+        if self._window.failed:
+            log.warning("the window is gone: going on without")
+            self._window = None
+        return self._window is None or not self._window.closed
 
     def _check_speaker(self) -> None:
         if self._speaker is not None and not self._speaker.alive:

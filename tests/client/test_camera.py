@@ -1,4 +1,4 @@
-"""The webcam's thread, fed by a video file through OpenCV as by a camera; no window without a desktop."""
+"""The webcam's thread, fed by a video file through OpenCV as by a camera."""
 
 import logging
 import sys
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from client.camera import Webcam, Window, list_cameras, load_opencv
+from client.camera import Webcam, list_cameras, load_opencv
 from client.devices import open_devices
 from client.errors import DeviceError
 
@@ -51,14 +51,6 @@ def test_a_missing_camera_is_a_warning_once(caplog: pytest.LogCaptureFixture, tm
         assert user.take().frames == []
         user.close()
     assert sum("shows nothing" in record.message for record in caplog.records) == 1
-
-
-def test_without_a_desktop_there_is_no_window(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("DISPLAY", raising=False)
-    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
-    monkeypatch.setattr(sys, "platform", "linux")
-    with pytest.raises(DeviceError, match="no desktop"):
-        Window("test", width=64, height=64)
 
 
 def test_without_opencv_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
