@@ -105,14 +105,14 @@ def main(title: str, width: int, height: int) -> int:
     numpy = importlib.import_module("numpy")
     pictures = _Latest(sys.stdin.buffer)
     scale = max(1, SHOWN_PIXELS // max(width, height))
-    cv2.namedWindow(title, cv2.WINDOW_NORMAL | cv2.WINDOW_KEEPRATIO)
+    cv2.namedWindow(title, cv2.WINDOW_NORMAL | cv2.WINDOW_KEEPRATIO | cv2.WINDOW_GUI_NORMAL)
     cv2.resizeWindow(title, width * scale, height * scale)
     cv2.imshow(title, numpy.zeros((height, width, 3), numpy.uint8))
     while not pictures.ended.is_set():
         coded = pictures.take()
         picture = cv2.imdecode(numpy.frombuffer(coded, numpy.uint8), cv2.IMREAD_COLOR) if coded else None
-        if picture is not None:
-            cv2.imshow(title, picture)
+        if picture is not None:  # enlarged here: the window itself would show blocks
+            cv2.imshow(title, cv2.resize(picture, None, fx=scale, fy=scale, interpolation=cv2.INTER_CUBIC))
         key = cv2.waitKey(10)
         if key in {ord("q"), ESCAPE} or cv2.getWindowProperty(title, cv2.WND_PROP_VISIBLE) < 1:
             break

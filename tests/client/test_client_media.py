@@ -111,6 +111,19 @@ def test_odd_sizes_and_aspects_are_cut_to_what_is_wanted(
     assert {frame.shape for frame in frames} == {(wanted[1], wanted[0], 3)}
 
 
+def test_a_rate_that_changes_in_mid_file_is_followed(make_media: MakeMedia, tmp_path: Path) -> None:
+    parts = [
+        make_media(f"{rate}.aac", seconds=2.0, rate=rate, channels=channels, size=None)
+        for rate, channels in ((48000, 2), (32000, 1))
+    ]
+    path = tmp_path / "both.aac"
+    path.write_bytes(b"".join(part.read_bytes() for part in parts))
+    pcm, _ = play(path)
+    assert abs(audible(pcm) - 4 * 16_000) < 3_000
+    spectrum = np.abs(np.fft.rfft(pcm[40_000:56_000].astype(float)))
+    assert np.argmax(spectrum) == 440  # the second half is neither slower nor faster
+
+
 def test_both_tracks_keep_their_distance(make_media: MakeMedia) -> None:
     pcm, frames = play(make_media("late.mkv", seconds=1.0, audio_starts=0.5, audio_codec="pcm_s16le"))
     first = int(np.flatnonzero(np.abs(pcm) > 500)[0])
