@@ -1,0 +1,1 @@
+"""What Thinker and Performer must agree on."""

@@ -19,14 +19,16 @@ DIGEST_KEY = "config_digest"
 
 
 def config_digest(config: object) -> str:
-    """A short digest of a config dataclass: the same fields and values give the same digest on every machine."""
+    """A short digest of a config dataclass: equal fields and values give the same one on every machine."""
     assert dataclasses.is_dataclass(config)
     assert not isinstance(config, type)
     text = json.dumps(dataclasses.asdict(config), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def save_weights(module: nn.Module, folder: Path, digest: str, *, dtype: torch.dtype = torch.bfloat16) -> Path:
+def save_weights(
+    module: nn.Module, folder: Path, digest: str, *, dtype: torch.dtype = torch.bfloat16
+) -> Path:
     """Write all weights and buffers of `module` to `folder`; floating-point ones as `dtype`."""
     folder.mkdir(parents=True, exist_ok=True)
     tensors: dict[str, Tensor] = {
@@ -45,7 +47,7 @@ def load_weights(module: nn.Module, folder: Path, digest: str) -> str:
         A digest of config and weights together.
 
     Raises:
-        CheckpointError: no file, not a safetensors file, made for another config, or other tensors than needed.
+        CheckpointError: no file, not a safetensors file, made for another config, or of other tensors.
     """
     path = folder / FILE
     try:

@@ -1,0 +1,1 @@
+"""Data and training of the pocket model; no part of the runtime."""

@@ -1,0 +1,1 @@
+"""Model definitions: building blocks, codecs, the family seam and the families that ship."""

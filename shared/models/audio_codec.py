@@ -17,7 +17,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from shared.models.causal import ConvNeXtBlock
+from shared.models.causal import ConvNeXtBlock, init_contexts
+from shared.tables import require_positive
 
 MAGNITUDE_FLOOR = 1e-3
 LOG_MAGNITUDE_CEILING = 6.0
@@ -41,6 +42,7 @@ class AudioCodecConfig:
     expansion: int = 3
 
     def __post_init__(self) -> None:
+        require_positive(self, "audio codec")
         if self.window % self.hop:
             raise ValueError(f"audio codec: window={self.window} is not a multiple of hop={self.hop}")
 
@@ -93,8 +95,7 @@ class AudioEncoder(nn.Module):
         tail = torch.zeros(batch, self.config.lookahead, device=self.window_W.device)
         if tail_BN is not None:
             tail = tail_BN
-        blocks = [*self.hop_blocks, *self.latent_blocks]
-        return AudioCodecState(tail, [block.init_context(batch) for block in blocks])
+        return AudioCodecState(tail, init_contexts([*self.hop_blocks, *self.latent_blocks], batch))
 
     def forward(self, pcm_BN: Tensor, state: AudioCodecState) -> tuple[Tensor, Tensor]:
         """Encode N samples (a multiple of `samples_per_latent`); return mean and log-variance [B, T, Z]."""
@@ -137,8 +138,7 @@ class AudioDecoder(nn.Module):
     def init_state(self, batch: int) -> AudioCodecState:
         """Memory of a stream of which nothing was played yet."""
         tail = torch.zeros(batch, self.config.lookahead, device=self.window_W.device)
-        blocks = [*self.latent_blocks, *self.hop_blocks]
-        return AudioCodecState(tail, [block.init_context(batch) for block in blocks])
+        return AudioCodecState(tail, init_contexts([*self.latent_blocks, *self.hop_blocks], batch))
 
     def forward(self, z_BTZ: Tensor, state: AudioCodecState) -> Tensor:
         """Decode T latents to [B, T * samples_per_latent] samples in about [-1, 1]."""
@@ -188,7 +188,7 @@ class AudioCodec(nn.Module):
 
     def encode(self, pcm_BN: Tensor, state: AudioCodecState) -> Tensor:
         """Return unit-normal latents [B, T, Z] of sound that runs `lookahead` samples ahead."""
-        mean_BTZ, _ = self.encoder(pcm_BN, state)
+        mean_BTZ: Tensor = self.encoder(pcm_BN, state)[0]
         return (mean_BTZ - self.latent_mean_Z) / self.latent_std_Z
 
     def decode(self, z_BTZ: Tensor, state: AudioCodecState) -> Tensor:

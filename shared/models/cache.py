@@ -1,7 +1,7 @@
 """The KV cache: one preallocated tensor, written by place, read whole under a bias that hides what is empty.
 
-Shape suffixes: L layers, K key heads, N places, T new tokens, D head dim, H query heads, B batch (one session: 1).
-The leading pair is (keys, values).
+Shape suffixes: L layers, 2 keys and values, K key heads, N places, T new tokens, D head dim, H query heads,
+B batch (1: one session).
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class KVCache:
         return layers * pair * heads * dim * self.layout.tokens(block)
 
     def writer(self, block: Block, unit: int) -> Attend:
-        """An `attend` that stores the block's keys and values, then looks at all of the past and the block."""
+        """An `attend` that stores the block's keys and values, then looks at the past and the block."""
         places = self.layout.places(block, unit)
         self._reveal(places)
         sizes = [place.stop - place.start for place in places]
 
         def store(layer: int, keys_or_values: int, new_BKTD: Tensor) -> None:
             target_KND = self.kv_L2KND[layer, keys_or_values]
-            for place, part in zip(places, new_BKTD[0].split(sizes, dim=1), strict=True):
+            for place, part in zip(places, torch.split(new_BKTD[0], sizes, dim=1), strict=True):
                 target_KND[:, place] = part
 
         return self._attend(store, self.layout.kept)
@@ -75,6 +75,7 @@ class KVCache:
             part = self.kv_L2KND[:, :, :, place]
             part.copy_(flat[at : at + part.numel()].view(part.shape))
             at += part.numel()
+        assert at == flat.numel(), f"slice of {flat.numel()} numbers, block of {at}"
         self._reveal(places)
 
     def _reveal(self, places: list[slice]) -> None:

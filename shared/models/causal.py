@@ -5,6 +5,8 @@ Shape suffixes: B batch, T time, C channels, P past steps (kernel - 1).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor, nn
 
@@ -49,3 +51,12 @@ class ConvNeXtBlock(nn.Module):
         y_BTC, context = self.mix(x_BTC, context_BPC)
         y_BTC = self.down(nn.functional.gelu(self.up(self.norm(y_BTC))))
         return x_BTC + self.gain * y_BTC, context
+
+
+def init_contexts(blocks: Iterable[nn.Module], batch: int) -> list[Tensor]:
+    """The memories of a row of ConvNeXt blocks before the first step, one a block."""
+    contexts = []
+    for block in blocks:
+        assert isinstance(block, ConvNeXtBlock)
+        contexts.append(block.init_context(batch))
+    return contexts

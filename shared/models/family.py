@@ -1,8 +1,8 @@
 """The seam between the process loops and a model: what a family of models must be able to do.
 
-Weights live in the family object, everything that belongs to one session in the state object that is passed in.
-A family registers its class under the entry-point group `thinker_performer.families`, so that another package
-can bring its own; the loops know no family by name.
+Weights live in the family object, everything that belongs to one session in the state object that is passed
+in. A family registers its loader under the entry-point group `thinker_performer.families`, so that another
+package can bring its own; the loops know no family by name.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Media:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Observation:
-    """The user in one unit: sound float32 [N] in [-1, 1], pictures uint8 [frames, H, W, 3] (RGB), typed lines."""
+    """The user in one unit: sound float32 [N] in [-1, 1], pictures uint8 [frames, H, W, 3], typed lines."""
 
     pcm: NDArray[np.float32]
     frames: NDArray[np.uint8]
@@ -51,7 +51,7 @@ class Observation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Said:
-    """What a state pass decided: the words that begin in this unit, whether anything sounds, lines refused."""
+    """What a state pass decided: words that begin in this unit, whether anything sounds, lines refused."""
 
     text: str
     speaking: bool
@@ -118,6 +118,7 @@ def load_family(name: str, table: Mapping[str, Any], *, weights: Path | None, de
     """
     found = metadata.entry_points(group=ENTRY_POINTS)
     if name not in found.names:
-        raise ConfigError(f"model.family={name!r} is not installed; there are: {', '.join(sorted(found.names))}")
+        installed = ", ".join(sorted(found.names))
+        raise ConfigError(f"family={name!r} is not installed; there are: {installed}")
     loader: FamilyLoader = found[name].load()
     return loader(table, weights=weights, device=device)

@@ -1,8 +1,9 @@
 """Which tokens a unit has, when each of them is, and where the cache keeps them. Nothing else knows this.
 
-A unit is written in two blocks, in this order of time: the *state* block (what the user did, and the text slots)
-and the *remember* block (what the agent then did). Each stream of tokens has a ring of its own that holds its last
-`span` units, so a token's place follows from its unit alone and both processes agree on it without a word.
+A unit is written in two blocks, in this order of time: the *state* block (what the user did, and the text
+slots) and the *remember* block (what the agent then did). Each stream of tokens has a ring of its own that
+holds its last `span` units, so a token's place follows from its unit alone and both processes agree on it
+without a word.
 """
 
 from __future__ import annotations

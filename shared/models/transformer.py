@@ -1,9 +1,10 @@
-"""A transformer with rotary time, grouped heads and flow-time modulation, that knows nothing of caches or masks.
+"""A transformer with rotary time, grouped heads and flow-time modulation; it knows no cache and no mask.
 
 What a token may see is decided by the `attend` callable that is passed in: training attends under a mask,
 the runtime attends to a preallocated cache (`shared.models.cache`).
 
-Shape suffixes: B batch, T new tokens, H query heads, K key heads, D head dim, C model dim, M modulation vectors.
+Shape suffixes: B batch, T new tokens, H query heads, K key heads, D head dim, C model dim, M modulation
+vectors.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from shared.tables import require_positive
 
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 """(layer, q_BHTD, k_BKTD, v_BKTD) -> what the new tokens gather, as [B, H, T, D]."""
@@ -36,8 +39,12 @@ class TransformerConfig:
     time_dim: int = 256  # size of the sinusoid that stands for the flow time
 
     def __post_init__(self) -> None:
+        require_positive(self, "transformer")
         if self.heads % self.kv_heads:
             raise ValueError(f"transformer: heads={self.heads} is not a multiple of kv_heads={self.kv_heads}")
+        for name, size in (("head_dim", self.head_dim), ("time_dim", self.time_dim)):
+            if size % 2:
+                raise ValueError(f"transformer: {name}={size} must be even")
 
 
 def rope_angles(steps_T: Tensor, config: TransformerConfig) -> tuple[Tensor, Tensor]:
@@ -81,7 +88,7 @@ class FlowTime(nn.Module):
         angles = 1000 * tau[..., None] * rates
         sinusoid = torch.cat([angles.cos(), angles.sin()], dim=-1)
         out: Tensor = self.write(self.mix(sinusoid))
-        return out.unflatten(-1, (NUM_MODULATIONS, self.config.dim))
+        return out.view(*tau.shape, NUM_MODULATIONS, self.config.dim)
 
 
 class Block(nn.Module):
@@ -105,17 +112,20 @@ class Block(nn.Module):
     ) -> Tensor:
         """Same shape in and out; modulation is [B or 1, T or 1, M, C]."""
         config = self.config
-        shift, scale, gate, ffn_shift, ffn_scale, ffn_gate = (modulation + self.offset_MC.to(modulation.dtype)).unbind(-2)
+        shift, scale, gate, ffn_shift, ffn_scale, ffn_gate = (
+            modulation + self.offset_MC.to(modulation.dtype)
+        ).unbind(-2)
         h = rms_norm(x_BTC) * (1 + scale) + shift
         q, k, v = self.qkv(h).unflatten(-1, (-1, config.head_dim)).transpose(1, 2).split(
             (config.heads, config.kv_heads, config.kv_heads), dim=1
         )  # fmt: skip
         q, k = rotate(rms_norm(q), *rope), rotate(rms_norm(k), *rope)
-        gathered = attend(layer, q, k, v).transpose(1, 2).flatten(2)
-        x_BTC = x_BTC + gate * self.out(gathered)
+        gathered: Tensor = self.out(attend(layer, q, k, v).transpose(1, 2).flatten(2))
+        x_BTC = x_BTC + gate * gathered
         h = rms_norm(x_BTC) * (1 + ffn_scale) + ffn_shift
         a, b = self.gate_up(h).chunk(2, dim=-1)
-        return x_BTC + ffn_gate * self.down(F.silu(a) * b)
+        fed: Tensor = self.down(F.silu(a) * b)
+        return x_BTC + ffn_gate * fed
 
 
 class Transformer(nn.Module):
@@ -125,10 +135,11 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         self.flow_time = FlowTime(config)
-        self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
-        for block in self.blocks:
+        blocks = [Block(config) for _ in range(config.layers)]
+        for block in blocks:
             nn.init.normal_(block.out.weight, std=0.02 / math.sqrt(2 * config.layers))
             nn.init.normal_(block.down.weight, std=0.02 / math.sqrt(2 * config.layers))
+        self.blocks = nn.ModuleList(blocks)
 
     def forward(self, x_BTC: Tensor, steps_T: Tensor, modulation: Tensor, attend: Attend) -> Tensor:
         """Run all layers over T new tokens at media times `steps_T` (40 ms steps); return [B, T, C]."""

@@ -4,16 +4,20 @@ Each frame goes through the same 2-D network; time is mixed only on the coarse g
 that remember the last frames. A token stands for a patch of that grid: one for the whole picture of a small
 face, many for a large picture.
 
-Shape suffixes: B batch, T frames, C channels, H W picture, G grid cells, N tokens a frame, Z latent dims, P past.
+Shape suffixes: B batch, T frames, C channels, H W picture, G grid (rows, columns), N tokens a frame,
+F features of a token, Z latent dims, P past frames.
 """
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from shared.tables import require_positive
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,6 +34,7 @@ class VideoCodecConfig:
     time_kernel: int = 3
 
     def __post_init__(self) -> None:
+        require_positive(self, "video codec")
         cell = self.patch * 2 ** (len(self.widths) - 1)
         for name, size, token in (
             ("height", self.height, self.token_height),
@@ -70,7 +75,9 @@ class ResidualBlock(nn.Module):
         super().__init__()
         self.norms = nn.ModuleList(ChannelNorm(channels) for _ in range(2))
         self.convs = nn.ModuleList(nn.Conv2d(channels, channels, 3, padding=1) for _ in range(2))
-        nn.init.zeros_(self.convs[1].weight)
+        last = self.convs[1]
+        assert isinstance(last, nn.Conv2d)
+        nn.init.zeros_(last.weight)
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         """Same shape in and out."""
@@ -112,17 +119,14 @@ class VideoCodec(nn.Module):
         pixels = 3 * config.patch**2
         self.read = nn.Conv2d(pixels, widths[0], 3, padding=1)
         self.down_blocks = nn.ModuleList(ResidualBlock(w) for w in widths)
-        self.downs = nn.ModuleList(
-            nn.Conv2d(a, b, 2, stride=2) for a, b in zip(widths, widths[1:], strict=False)
-        )
+        self.downs = nn.ModuleList(nn.Conv2d(a, b, 2, stride=2) for a, b in itertools.pairwise(widths))
         self.encoder_mix = TimeMix(top, config.time_kernel)
         self.to_latent = nn.Linear(cells * top, 2 * config.latent_dim)
         self.from_latent = nn.Linear(config.latent_dim, cells * top)
         self.decoder_mix = TimeMix(top, config.time_kernel)
         self.up_blocks = nn.ModuleList(ResidualBlock(w) for w in reversed(widths))
         self.ups = nn.ModuleList(
-            nn.Conv2d(b, 4 * a, 1)
-            for b, a in zip(reversed(widths), reversed(widths[:-1]), strict=False)
+            nn.Conv2d(above, 4 * below, 1) for above, below in itertools.pairwise(reversed(widths))
         )
         self.norm = ChannelNorm(widths[0])
         self.write = nn.Conv2d(widths[0], pixels, 3, padding=1)
@@ -163,15 +167,17 @@ class VideoCodec(nn.Module):
         for block, up in zip(self.up_blocks[:-1], self.ups, strict=True):
             x = F.pixel_shuffle(up(block(x)), 2)
         x = self.write(F.silu(self.norm(self.up_blocks[-1](x))))
-        return F.pixel_shuffle(x, self.config.patch).unflatten(0, (batch, steps)), state
+        frames_BCHW = F.pixel_shuffle(x, self.config.patch)
+        return frames_BCHW.view(batch, steps, *frames_BCHW.shape[1:]), state
 
     def _grid_to_tokens(self, x_BTCG: Tensor) -> Tensor:
         height, width = self.config.token_height, self.config.token_width
-        x = x_BTCG.unflatten(4, (-1, width)).unflatten(3, (-1, height))
+        rows, columns = self.config.grid
+        x = x_BTCG.reshape(*x_BTCG.shape[:3], rows // height, height, columns // width, width)
         return x.permute(0, 1, 3, 5, 2, 4, 6).flatten(4).flatten(2, 3)
 
     def _tokens_to_grid(self, x_BTNF: Tensor) -> Tensor:
         rows, columns = self.config.grid
         height, width = self.config.token_height, self.config.token_width
-        x = x_BTNF.unflatten(3, (-1, height, width)).unflatten(2, (rows // height, columns // width))
+        x = x_BTNF.reshape(*x_BTNF.shape[:2], rows // height, columns // width, -1, height, width)
         return x.permute(0, 1, 4, 2, 5, 3, 6).flatten(5).flatten(3, 4)

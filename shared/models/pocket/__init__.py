@@ -1,0 +1,1 @@
+"""The family `pocket`: a small agent that listens, speaks and shows a face."""

@@ -9,6 +9,7 @@ from shared.models.audio_codec import AudioCodecConfig
 from shared.models.layout import STEPS_PER_UNIT, Block, Layout, Stream
 from shared.models.transformer import TransformerConfig
 from shared.models.video_codec import VideoCodecConfig
+from shared.tables import require_positive
 
 FRAMES_PER_UNIT = 4
 PHONE_LEAD = 2  # frames of 40 ms by which the phone slots run ahead of the sound
@@ -41,11 +42,24 @@ class SensesConfig:
     eye_patch: int = 8
     gate: float = 0.0  # weight of what is sensed when training begins; 0: the user's tokens carry time alone
 
+    def __post_init__(self) -> None:
+        require_positive(self, "senses")
+        if self.hop * STEPS_PER_UNIT * 25 != self.sample_rate:
+            raise ValueError(f"senses: hop={self.hop} is not 10 ms at sample_rate={self.sample_rate}")
+        if self.window < self.hop:
+            raise ValueError(f"senses: window={self.window} is shorter than hop={self.hop}")
+        for name, size in (("height", self.height), ("width", self.width)):
+            if size % self._cell:
+                raise ValueError(f"senses: {name}={size} is not a multiple of {self._cell}")
+
+    @property
+    def _cell(self) -> int:
+        return int(self.eye_patch * 2 ** (len(self.eye_widths) - 1))
+
     @property
     def eye_grid(self) -> tuple[int, int]:
         """Rows and columns of the user's picture tokens."""
-        cell = self.eye_patch * 2 ** (len(self.eye_widths) - 1)
-        return self.height // cell, self.width // cell
+        return self.height // self._cell, self.width // self._cell
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,6 +69,9 @@ class SpanConfig:
     picture: int = 12
     sound: int = 24
     text: int = 24
+
+    def __post_init__(self) -> None:
+        require_positive(self, "spans")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,13 +86,12 @@ class PocketConfig:
     solver_steps: int = 4
 
     def __post_init__(self) -> None:
+        require_positive(self, "model")
         if self.audio.samples_per_latent * 25 != self.audio.sample_rate:
             raise ValueError(
                 f"audio codec: {self.audio.samples_per_latent} samples a latent are not 40 ms at "
                 f"{self.audio.sample_rate} Hz"
             )
-        if self.solver_steps < 1:
-            raise ValueError(f"solver_steps={self.solver_steps} must be at least 1")
 
     @property
     def picture_tokens(self) -> int:

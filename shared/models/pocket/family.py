@@ -23,6 +23,7 @@ from shared.models.layout import STEPS_PER_UNIT, Block
 from shared.models.pocket.config import FRAMES_PER_UNIT, PocketConfig
 from shared.models.pocket.network import StreamerNetwork
 from shared.models.pocket.speech import PhoneTimer, Speech
+from shared.models.pocket.spelling import load_dictionary
 from shared.models.solver import euler, flow_times, unit_noise
 from shared.models.video_codec import VideoCodec
 from shared.tables import from_table
@@ -87,7 +88,7 @@ class PocketFamily:
 
     @classmethod
     def load(cls, table: Mapping[str, Any], *, weights: Path | None, device: str) -> Self:
-        """Build the model of a `[model]` table; without `weights` every weight is random from a fixed seed."""
+        """Build the model of a `[model]` table; without `weights` all are random, of a fixed seed."""
         try:
             config = from_table(PocketConfig, table, "model")
         except ValueError as error:
@@ -95,6 +96,7 @@ class PocketFamily:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(RANDOM_SEED)
             modules = PocketWeights(config)
+        load_dictionary()
         digest = config_digest(config)
         if weights is not None:
             digest = load_weights(modules, weights, digest)
@@ -167,7 +169,7 @@ class PocketFamily:
         """Sound and picture of the next unit; call once per unit, in order."""
         picture_BPZ, sound_BTZ = self._split(latents)
         pcm_BN = self.weights.audio.decode(sound_BTZ, state.sound)
-        z_BTNZ = picture_BPZ.unflatten(1, (FRAMES_PER_UNIT, -1))
+        z_BTNZ = picture_BPZ.view(1, FRAMES_PER_UNIT, -1, self.config.video.latent_dim)
         frames, state.picture = self.weights.video.decode(z_BTNZ, state.picture)
         pixels = ((frames[0].permute(0, 2, 3, 1) + 1) * 127.5).round().clamp(0, 255).to(torch.uint8)
         pcm = (pcm_BN[0].clamp(-1, 1) * 32767).round().to(torch.int16)
@@ -190,8 +192,6 @@ class PocketFamily:
         self.weights.network.run(x_BTC, steps_T, self._clean_modulation, attend)
 
     def _split(self, latents: Tensor) -> tuple[Tensor, Tensor]:
-        picture, sound = latents.split((self._picture_size, self._sound_size))
+        picture, sound = torch.split(latents, [self._picture_size, self._sound_size])
         video, audio = self.config.video, self.config.audio
         return picture.view(1, -1, video.latent_dim), sound.view(1, -1, audio.latent_dim)
-
-

@@ -68,4 +68,3 @@ class StreamerNetwork(nn.Module):
     def velocity_head(self, picture_BPC: Tensor, sound_BTC: Tensor) -> tuple[Tensor, Tensor]:
         """Read velocities off the transformer's last tokens: [B, P, Z] and [B, T, Z]."""
         return self.picture_out(rms_norm(picture_BPC)), self.sound_out(rms_norm(sound_BTC))
-

@@ -5,6 +5,7 @@ Shape suffixes: B batch, N samples, T hops, M mel bands, C channels, H W picture
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from shared.models.audio_codec import AudioCodecState
-from shared.models.causal import ConvNeXtBlock
+from shared.models.causal import ConvNeXtBlock, init_contexts
 from shared.models.layout import STEPS_PER_UNIT
 from shared.models.pocket.config import FRAMES_PER_UNIT, SensesConfig
 
@@ -46,7 +47,7 @@ class Ears(nn.Module):
     def init_state(self, batch: int) -> AudioCodecState:
         """Memory before the first sound."""
         tail = torch.zeros(batch, self.config.window - self.config.hop, device=self.window_N.device)
-        return AudioCodecState(tail, [block.init_context(batch) for block in self.blocks])
+        return AudioCodecState(tail, init_contexts(self.blocks, batch))
 
     def forward(self, pcm_BN: Tensor, state: AudioCodecState) -> Tensor:
         """Hear N samples (a multiple of 640); return tokens [B, N / 640, C]."""
@@ -71,9 +72,7 @@ class Eyes(nn.Module):
         widths = config.eye_widths
         pixels = 3 * FRAMES_PER_UNIT * config.eye_patch**2
         self.read = nn.Conv2d(pixels, widths[0], 1)
-        self.downs = nn.ModuleList(
-            nn.Conv2d(a, b, 2, stride=2) for a, b in zip(widths, widths[1:], strict=False)
-        )
+        self.downs = nn.ModuleList(nn.Conv2d(a, b, 2, stride=2) for a, b in itertools.pairwise(widths))
         self.write = nn.Conv2d(widths[-1], dim, 1)
 
     def forward(self, frames_BTCHW: Tensor) -> Tensor:

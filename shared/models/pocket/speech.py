@@ -5,6 +5,7 @@ Shape suffixes: B batch, W window of phones, C channels.
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from dataclasses import dataclass, field
 
@@ -52,7 +53,7 @@ class TextSlots:
 
 @dataclass(slots=True)
 class Speech:
-    """The pointer of one session: phones to come (with the word that each begins), and the one that sounds."""
+    """The pointer of one session: phones to come, with the word that each begins, and the one that sounds."""
 
     waiting: deque[tuple[int, str]] = field(default_factory=deque)
     recent: deque[int] = field(default_factory=lambda: deque([SILENCE] * NEIGHBOURS, NEIGHBOURS))
@@ -93,7 +94,7 @@ class Speech:
             self.sounding = SILENCE
             return []
         self.sounding, word = self.waiting.popleft()
-        ahead = [phone for phone, _ in list(self.waiting)[:NEIGHBOURS]]
+        ahead = [phone for phone, _ in itertools.islice(self.waiting, NEIGHBOURS)]
         ahead += [SILENCE] * (NEIGHBOURS - len(ahead))
         window = torch.tensor([[*self.recent, self.sounding, *ahead]])
         chances = (timer(window) / TEMPERATURE).softmax(-1)[0]
