@@ -86,19 +86,23 @@ def write_wav(path: Path, pcm_N: NDArray[np.float32]) -> None:
         file.writeframes((np.clip(pcm_N, -1, 1) * 32767).astype(np.int16).tobytes())
 
 
+@torch.no_grad()
 def measure_statistics(codec: AudioCodec, track: NDArray[np.float32], seconds: int = 600) -> None:
-    """Set the codec's latent mean and deviation from the first part of the voice track."""
-    look = codec.config.lookahead
-    codec.latent_mean_Z.zero_()
-    codec.latent_std_Z.fill_(1)
-    rows = []
+    """Set latent mean and deviation from the first part of the voice track.
+
+    The deviation is that of what the decoder was trained on, posterior noise included: dims that carry nothing
+    then stay near 0 and are not blown up to unit variance.
+    """
+    look, step = codec.config.lookahead, 40 * UNIT_SAMPLES
+    means, variances = [], []
     state = codec.encoder.init_state(1)
-    with torch.no_grad():
-        for start in range(look, min(len(track), seconds * 16_000) - 160_000, 102_400):
-            rows.append(codec.encode(torch.from_numpy(track[start : start + 102_400])[None], state)[0])
-    latents = torch.cat(rows)
-    codec.latent_mean_Z.copy_(latents.mean(0))
-    codec.latent_std_Z.copy_(latents.std(0))
+    for start in range(look, min(len(track), seconds * codec.config.sample_rate) - step, step):
+        mean, log_variance = codec.encoder(torch.from_numpy(track[start : start + step])[None], state)
+        means.append(mean[0])
+        variances.append(log_variance[0].exp())
+    mean = torch.cat(means)
+    codec.latent_mean_Z.copy_(mean.mean(0))
+    codec.latent_std_Z.copy_((mean.var(0) + torch.cat(variances).mean(0)).sqrt())
 
 
 def train_audio_codec(

@@ -1,0 +1,83 @@
+"""Measure. Each bench prints a table with both sides of what it claims, and can write them as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from scripts.common import add_config_argument
+
+BENCHES = {"pair": "the two processes flat out and on the clock, beside the same work in one process"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BenchResult:
+    """Rows of named figures, and the ratios that checks read (None with a reason among the notes)."""
+
+    rows: list[dict[str, str | float]]
+    ratios: dict[str, float | None]
+    notes: list[str]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command and its options to a parser."""
+    parser.description = __doc__
+    listed = "; ".join(f"{name}: {what}" for name, what in BENCHES.items())
+    parser.add_argument("name", choices=BENCHES, help=listed)
+    add_config_argument(parser)
+    parser.add_argument("--units", type=int, default=200, metavar="N", help="units a run (default %(default)s)")
+    parser.add_argument("--json", type=Path, metavar="OUT", help="write machine, rows and ratios")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what the options say; returns the exit code."""
+    console = Console()
+    about = machine()
+    console.print(", ".join(f"{key} {value}" for key, value in about.items()))
+    result: BenchResult = importlib.import_module(f"scripts.bench_{args.name}").bench(args, console)
+    show(console, result)
+    if args.json is not None:
+        content = {"name": args.name, "machine": about, "rows": result.rows, "ratios": result.ratios, "notes": result.notes}
+        args.json.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        console.print(f"wrote {args.json}")
+    return 0
+
+
+def machine() -> dict[str, str | int]:
+    """What the figures were measured on."""
+    model = next(
+        (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines() if "model name" in line),
+        platform.processor(),
+    )  # fmt: skip
+    return {
+        "cpu": model, "cores": os.cpu_count() or 0, "threads per process": torch.get_num_threads(),
+        "load": round(os.getloadavg()[0], 1), "torch": torch.__version__, "python": platform.python_version(),
+    }  # fmt: skip
+
+
+def show(console: Console, result: BenchResult) -> None:
+    """Print rows as a table, then the ratios."""
+    columns = list(dict.fromkeys(column for row in result.rows for column in row))
+    table = Table(*columns)
+    for row in result.rows:
+        table.add_row(*(_cell(row.get(column, "")) for column in columns))
+    console.print(table)
+    for name, ratio in result.ratios.items():
+        console.print(f"{name:<32} {'-' if ratio is None else f'{ratio:.3f}'}")
+    for note in result.notes:
+        console.print(note)
+
+
+def _cell(value: str | float) -> str:
+    return value if isinstance(value, str) else f"{value:.2f}"
+
+

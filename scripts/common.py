@@ -1,0 +1,125 @@
+"""What the two process commands share: addresses, logging, threads, signals, the model."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from shared.config import DEFAULT, RuntimeConfig, shipped_configs
+from shared.errors import ConfigError, DeviceError
+from shared.links.base import LinkShape
+from shared.models.family import Family, load_family
+from shared.parent import die_with_parent
+from shared.rendezvous import Terms
+from shared.slices import HEADER_BYTES
+
+DEFAULT_RENDEZVOUS = "127.0.0.1:8764"
+PARENT = "THINKER_PERFORMER_PARENT"  # set by `live`, so that its children end with it
+SWITCH_INTERVAL_S = 0.001  # the event loop gets the interpreter back from the model thread this soon
+
+
+def add_process_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options that Thinker and Performer must agree on, and the device."""
+    add_config_argument(parser)
+    parser.add_argument(
+        "--rendezvous", default=DEFAULT_RENDEZVOUS, metavar="HOST:PORT", type=address,
+        help="where the Thinker listens for the Performer; start the two in any order (default %(default)s)",
+    )  # fmt: skip
+    parser.add_argument("--device", default="cpu", help="cpu, cuda:N or xpu:N (default %(default)s)")
+    add_link_argument(parser)
+    parser.add_argument("--debug", action="store_true", help="log more, and check a checksum of every slice")
+
+
+def add_config_argument(parser: argparse.ArgumentParser) -> None:
+    """The model."""
+    parser.add_argument(
+        "--config", default=DEFAULT, metavar="FILE|NAME",
+        help=f"a .toml file or one of: {', '.join(shipped_configs())} (default %(default)s)",
+    )  # fmt: skip
+
+
+def add_link_argument(parser: argparse.ArgumentParser) -> None:
+    """The exchange."""
+    parser.add_argument(
+        "--link", default="auto",
+        help="how slices and latents travel: shm, gloo; auto takes shm on one host, else gloo (default %(default)s)",
+    )  # fmt: skip
+
+
+def address(text: str) -> tuple[str, int]:
+    """HOST:PORT as a pair; [::1]:8764 for IPv6."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65_535:  # noqa: PLR2004
+        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
+    return host.strip("[]"), int(port)
+
+
+def begin_process(name: str, *, debug: bool) -> None:
+    """Logging to stderr, one line each; ends with the launcher where there is one."""
+    level = logging.DEBUG if debug else logging.INFO
+    logging.basicConfig(level=level, format=f"{name}: %(message)s", stream=sys.stderr)
+    logging.getLogger("asyncio").setLevel(logging.WARNING)
+    parent = os.environ.pop(PARENT, None)
+    if parent is not None:
+        die_with_parent(int(parent))
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+
+
+def on_signals(stop: Callable[[], None]) -> None:
+    """Call `stop` on Ctrl-C, termination and hang-up; a second one ends the process at once."""
+
+    def handle(number: int, _frame: object) -> None:
+        for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(each, signal.SIG_DFL)
+        logging.getLogger(__name__).debug("signal %d", number)
+        stop()
+
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, handle)
+
+
+def load_model(config: RuntimeConfig, device: str) -> Family[Any]:
+    """Set up torch for this process and load the model.
+
+    Raises:
+        DeviceError: there is no such device.
+        ConfigError, CheckpointError: see `load_family`.
+    """
+    torch.set_num_threads(config.threads)
+    check_device(device)
+    return load_family(config.family, config.model, weights=config.weights_folder(), device=device)
+
+
+def check_device(device: str) -> None:
+    """Raise a DeviceError that says what is missing, or a ConfigError for what is no device."""
+    kind = device.split(":")[0]
+    if kind not in {"cpu", "cuda", "xpu"}:
+        raise ConfigError(f"--device {device}: must be cpu, cuda:N or xpu:N")
+    available = {"cpu": lambda: True, "cuda": torch.cuda.is_available, "xpu": torch.xpu.is_available}[kind]
+    if not available():
+        raise DeviceError(f"--device {device}: this torch ({torch.__version__}) sees no {kind} device")
+
+
+def terms_of(family: Family[Any], config: RuntimeConfig, link: str) -> Terms:
+    """What both processes must have in common."""
+    shape = LinkShape(
+        slice_bytes=HEADER_BYTES + family.slice_bytes,
+        latent_bytes=HEADER_BYTES + family.latent_bytes,
+        depth=config.link_depth,
+    )
+    return Terms(digest=family.digest, shape=shape, link=link)
+
+
+def stop_event() -> threading.Event:
+    """An event that the signals set."""
+    event = threading.Event()
+    on_signals(event.set)
+    return event

@@ -1,0 +1,54 @@
+"""The command `thinker-performer`: finds the subcommand, parses its arguments, runs it."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+
+from shared.errors import ConfigError, RuntimeFault
+
+COMMANDS = {
+    "live": "start both processes and talk to the agent (or let a media file talk)",
+    "thinker": "one process: listens, watches, keeps the state, decodes, serves the page and clients",
+    "performer": "the other process: makes the agent's next picture and sound",
+    "client": "talk to a running Thinker from the terminal",
+    "bench": "measure: prints a table, and both sides of every claim as a ratio",
+    "train": "train the parts of the pocket model",
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; returns its exit code: 0 done, 1 failed, 2 wrong arguments or config."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    name = arguments[0] if arguments else ""
+    if name not in COMMANDS:
+        return _overview(name)
+    try:
+        module = importlib.import_module(f"scripts.{name}")
+        parser = argparse.ArgumentParser(prog=name, formatter_class=argparse.RawDescriptionHelpFormatter)
+        module.add_arguments(parser)
+        return int(module.run(parser.parse_args(arguments[1:])))
+    except ConfigError as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return 2
+    except RuntimeFault as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _overview(name: str) -> int:
+    wanted = name in {"", "-h", "--help"}
+    stream = sys.stdout if wanted else sys.stderr
+    if not wanted:
+        print(f"thinker-performer: there is no command {name!r}", file=stream)
+    print("usage: thinker-performer COMMAND [options]     (COMMAND --help tells more)\n", file=stream)
+    for command, what in COMMANDS.items():
+        print(f"  {command:<10} {what}", file=stream)
+    return 0 if wanted and name else 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,70 @@
+"""The runtime's configuration: one TOML file, shipped by name in `configs/` or given as a path."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from shared.errors import ConfigError
+from shared.tables import from_table
+
+DEFAULT = "pocket"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RuntimeConfig:
+    """Everything of a config file but the inside of `[model]`, which belongs to the model's family.
+
+    `weights` is a folder: a path, `package:NAME` for weights that ship with the package `NAME`, or empty for
+    random weights of a fixed seed.
+    """
+
+    name: str = ""
+    family: str = "pocket"
+    weights: str = ""
+    threads: int = 1
+    link_depth: int = 4
+    model: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.threads < 1:
+            raise ValueError(f"threads={self.threads} must be at least 1")
+        if self.link_depth < 2:  # noqa: PLR2004 - a remember slice and a state slice
+            raise ValueError(f"link_depth={self.link_depth} must be at least 2")
+
+    def weights_folder(self) -> Path | None:
+        """Where the weights are; None for random ones."""
+        if self.weights.startswith("package:"):
+            return Path(str(resources.files(self.weights.removeprefix("package:")))) / "weights"
+        return Path(self.weights).expanduser() if self.weights else None
+
+
+def shipped_configs() -> list[str]:
+    """Names of the configs that come with the package."""
+    return sorted(p.name.removesuffix(".toml") for p in resources.files("configs").iterdir() if p.name.endswith(".toml"))
+
+
+def load_config(name_or_path: str) -> RuntimeConfig:
+    """Read a shipped config by name, or a file by path.
+
+    Raises:
+        ConfigError: no such config, not TOML, an unknown key or a bad value; names file, field and value.
+    """
+    path = Path(name_or_path)
+    if path.suffix == ".toml":
+        if not path.is_file():
+            raise ConfigError(f"config: {path} is not there")
+        text, name = path.read_text(encoding="utf-8"), path.stem
+    elif name_or_path in shipped_configs():
+        text, name = resources.files("configs").joinpath(f"{name_or_path}.toml").read_text(encoding="utf-8"), name_or_path
+    else:
+        raise ConfigError(f"config: there is no {name_or_path!r}; there are {', '.join(shipped_configs())}, or give a .toml file")
+    try:
+        table: Mapping[str, Any] = {"name": name, **tomllib.loads(text)}
+        return from_table(RuntimeConfig, table, name)
+    except (tomllib.TOMLDecodeError, ValueError) as error:
+        raise ConfigError(f"config {name_or_path}: {error}") from None

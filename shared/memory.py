@@ -1,0 +1,15 @@
+"""How much memory a process holds."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def rss_mb(pid: int | None = None) -> float | None:
+    """Resident memory in MB of a process (default: this one); None when there is no such process."""
+    try:
+        fields = Path(f"/proc/{pid or 'self'}/statm").read_text(encoding="ascii").split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return round(int(fields[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6, 1)

@@ -1,0 +1,264 @@
+"""One session's way through the pair: what the Thinker does next, and in which order (design section 3).
+
+    tick k    encode u_k, state pass k, send its slice
+    y_k here  decode, emit; then remember y_k and send that slice, in the idle time before tick k + 1
+
+A unit that is due goes first, then what the user waits for, then the rest.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+import struct
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from shared.clock import UnitClock, Wakeup
+from shared.links.base import LinkEnd
+from shared.models.family import Family, Observation
+from shared.models.layout import Block
+from shared.slices import HEADER_BYTES, Kind, SliceHeader, seal, unseal
+from thinker.timings import Timings
+from thinker.units import AgentUnit, UserSource
+
+log = logging.getLogger(__name__)
+
+SEED = struct.Struct("<q")
+SEND_WITHIN_S = 5.0
+MAX_BEHIND_UNITS = 4  # a loop that is further behind gives up units instead of chasing them
+KINDS = {Block.STATE: Kind.STATE, Block.REMEMBER: Kind.REMEMBER}
+
+
+class Pacing(enum.Enum):
+    """When a solved unit is decoded: as soon as it is there, or at the next tick as in the paper."""
+
+    EAGER = "eager"
+    BOUNDARY = "boundary"
+
+
+class Action(enum.Enum):
+    """What the loop can do next."""
+
+    ENCODE = enum.auto()
+    STATE = enum.auto()
+    DECODE = enum.auto()
+    REMEMBER = enum.auto()
+    WAIT = enum.auto()
+
+
+@dataclass(slots=True)
+class Counts:
+    """Units of all sessions since the Thinker started."""
+
+    emitted: int = 0
+    late: int = 0
+    dropped: int = 0
+
+
+@dataclass(slots=True)
+class _Encoded:
+    user: Observation
+    tokens: Tensor
+    epoch: int
+    due_at: float
+
+
+@dataclass(slots=True)
+class _Solved:
+    unit: int
+    latents: Tensor
+
+
+@dataclass(slots=True)
+class _Unit:
+    """What is known of a unit between its state pass and its emission."""
+
+    epoch: int
+    due_at: float
+    text: str
+    speaking: bool
+    sent_ns: int
+
+
+@dataclass(kw_only=True)
+class Pipeline:
+    """A session. `step` does one thing and returns; the caller owns thread and loop."""
+
+    family: Family[Any]
+    link: LinkEnd
+    clock: UnitClock
+    wakeup: Wakeup
+    source: UserSource
+    on_unit: Callable[[AgentUnit], None]
+    session: int
+    seed: int
+    pacing: Pacing
+    timings: Timings
+    counts: Counts
+    flat_out: bool = False  # every tick is due at once (benches): no unit can be late or given up
+    checked: bool = False
+    on_latents: Callable[[int, Tensor], None] | None = None  # for tests and recordings
+    state: Any = field(init=False)
+    unit: int = field(init=False, default=0)  # the next state pass
+    _encoded: _Encoded | None = field(init=False, default=None)
+    _solving: int | None = field(init=False, default=None)
+    _undecoded: deque[_Solved] = field(init=False, default_factory=deque)
+    _unremembered: _Solved | None = field(init=False, default=None)
+    _units: dict[int, _Unit] = field(init=False, default_factory=dict)
+
+    def start(self) -> None:
+        """Allocate the session on both sides and make this moment its first tick."""
+        self.state = self.family.init_state(self.seed)
+        self._send(Kind.RESET, 0, 0, self._fill_seed)
+        self.clock.start()
+
+    def finish(self) -> None:
+        """Let the Performer forget the session; what it still solves is dropped by its number."""
+        self._send(Kind.END, 0, self.unit, lambda _: 0)
+
+    def step(self) -> None:
+        """Take what has come, then do the most urgent thing, or wait for the link or the next tick."""
+        self.collect()
+        match self.next_action():
+            case Action.ENCODE:
+                self._encode()
+            case Action.STATE:
+                self._state_pass()
+            case Action.DECODE:
+                self._decode()
+            case Action.REMEMBER:
+                self._remember()
+            case Action.WAIT:
+                self._wait()
+
+    def next_action(self) -> Action:
+        """The order of work when several things could be done."""
+        due = self.clock.due(self.unit)
+        if due and self._solving is None:
+            if self._encoded is None:
+                return Action.ENCODE
+            return Action.STATE if self._unremembered is None else Action.REMEMBER
+        if self._undecoded and self._may_decode():
+            return Action.DECODE
+        if self._unremembered is not None:
+            return Action.REMEMBER
+        if due and self._encoded is None:
+            return Action.ENCODE  # ahead of its state pass: the Performer is still at the unit before
+        return Action.WAIT
+
+    def collect(self) -> None:
+        """Take latents off the link."""
+        while (message := self.link.receiver.poll()) is not None:
+            returned_ns = time.monotonic_ns()
+            header, payload = unseal(message)
+            if header.kind is Kind.LATENTS and header.session == self.session:
+                latents = torch.frombuffer(payload, dtype=torch.float32).clone()
+                self._returned(header, latents, returned_ns)
+            payload.release()
+            self.link.receiver.release()
+
+    def _returned(self, header: SliceHeader, latents: Tensor, returned_ns: int) -> None:
+        assert header.unit == self._solving, f"latents of unit {header.unit}, waiting for {self._solving}"
+        self._solving = None
+        self.timings.exchanged(header, self._units[header.unit].sent_ns, returned_ns)
+        if self.on_latents is not None:
+            self.on_latents(header.unit, latents)
+        if self.clock.behind_s(header.unit + 1) > 0 and not self.flat_out:
+            self.counts.late += 1
+        solved = _Solved(header.unit, latents)
+        self._undecoded.append(solved)
+        self._unremembered = solved
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is under way at the Performer."""
+        return self._solving is None
+
+    def _may_decode(self) -> bool:
+        return self.pacing is Pacing.EAGER or self.clock.due(self._undecoded[0].unit + 1)
+
+    def _encode(self) -> None:
+        if not self.flat_out:
+            self._give_up_lost_time()
+        # From here the unit is complete: on the clock at its tick, flat out at this moment.
+        due_at = time.monotonic() if self.flat_out else self.clock.deadline(self.unit)
+        user = self.source.take()
+        with self.timings.stage("encode"):
+            observation = Observation(
+                pcm=user.pcm, frames=user.frames, texts=user.texts, interrupted=user.interrupted
+            )
+            tokens = self.family.encode(self.state, observation)
+        self._encoded = _Encoded(observation, tokens, user.epoch, due_at)
+
+    def _give_up_lost_time(self) -> None:
+        behind = int(self.clock.behind_s(self.unit) / self.clock.unit_s)
+        if behind > MAX_BEHIND_UNITS:
+            log.warning("session %d: %d units behind, giving them up", self.session, behind)
+            self.clock.skip(behind)
+            self.counts.dropped += behind
+
+    def _state_pass(self) -> None:
+        encoded, unit = self._encoded, self.unit
+        assert encoded is not None
+        with self.timings.stage("state"):
+            said = self.family.state_pass(self.state, unit, encoded.user, encoded.tokens)
+        for text in said.refused:
+            log.warning("session %d: nothing to say in %r", self.session, text[:60])
+        sent_ns = self._send_slice(Block.STATE, encoded.epoch, unit)
+        self._units[unit] = _Unit(encoded.epoch, encoded.due_at, said.text, said.speaking, sent_ns)
+        self._solving, self._encoded = unit, None
+        self.unit += 1
+
+    def _decode(self) -> None:
+        solved = self._undecoded.popleft()
+        about = self._units.pop(solved.unit)
+        with self.timings.stage("decode"):
+            emission = self.family.decode(self.state, solved.latents)
+        ready = time.monotonic()
+        self.timings.emitted(ready - about.due_at)
+        self.counts.emitted += 1
+        self.on_unit(
+            AgentUnit(
+                unit=solved.unit, epoch=about.epoch, pcm=emission.pcm, frames=emission.frames,
+                text=about.text, speaking=about.speaking, ready_ns=int(ready * 1e9),
+            )
+        )  # fmt: skip
+
+    def _remember(self) -> None:
+        solved = self._unremembered
+        assert solved is not None
+        with self.timings.stage("remember"):
+            self.family.remember(self.state, solved.unit, solved.latents)
+        self._send_slice(Block.REMEMBER, 0, solved.unit)
+        self._unremembered = None
+
+    def _wait(self) -> None:
+        if self.clock.due(self.unit):
+            self.wakeup.wait(None)  # for the latents: the tick has come already
+        else:
+            self.clock.wait(self.unit, self.wakeup)
+
+    def _fill_seed(self, out: memoryview) -> int:
+        SEED.pack_into(out, 0, self.seed)
+        return SEED.size
+
+    def _send_slice(self, block: Block, epoch: int, unit: int) -> int:
+        sent_ns = time.monotonic_ns()
+        self._send(KINDS[block], epoch, unit, lambda out: self.family.pack(self.state, block, unit, out))
+        return sent_ns
+
+    def _send(self, kind: Kind, epoch: int, unit: int, fill: Callable[[memoryview], int]) -> None:
+        buffer = self.link.sender.reserve(SEND_WITHIN_S)
+        size = fill(buffer[HEADER_BYTES:])
+        header = SliceHeader(
+            kind=kind, session=self.session, epoch=epoch, unit=unit, payload_bytes=size,
+            sent_at_ns=time.monotonic_ns(),
+        )  # fmt: skip
+        self.link.sender.commit(seal(buffer, header, checked=self.checked))
