@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from shared.models.audio_codec import AudioCodec, AudioCodecConfig
+from shared.models.pocket.senses import mel_filters
 from training.loop import TrainConfig, train
 from training.speech import Utterance
 
@@ -20,6 +21,8 @@ CLIP_UNITS = 8
 UNIT_SAMPLES = 2560
 TRANSFORM_SIZES = (256, 512, 1024)
 KL_WEIGHT = 0.01
+MEL_BANDS = 80
+SAMPLE_RATE = 16_000
 
 
 def voice_track(utterances: list[Utterance], seed: int) -> NDArray[np.float32]:
@@ -30,16 +33,6 @@ def voice_track(utterances: list[Utterance], seed: int) -> NDArray[np.float32]:
     for utterance in order:
         pieces += [utterance.pcm, np.zeros(rng.randint(0, 19_200), np.float32)]
     return np.concatenate(pieces)
-
-
-def log_mel_matrix(size: int, bands: int = 80, rate: int = 16_000) -> Tensor:
-    """Triangular mel filters [size / 2 + 1, bands] (HTK scale)."""
-    top = 2595 * math.log10(1 + rate / 2 / 700)
-    edges = 700 * (10 ** (torch.linspace(0, top, bands + 2) / 2595) - 1)
-    bins = torch.linspace(0, rate / 2, size // 2 + 1)
-    rising = (bins[:, None] - edges[:-2]) / (edges[1:-1] - edges[:-2])
-    falling = (edges[2:] - bins[:, None]) / (edges[2:] - edges[1:-1])
-    return torch.minimum(rising, falling).clamp(min=0)
 
 
 class SpectralLoss(nn.Module):
@@ -57,7 +50,7 @@ class SpectralLoss(nn.Module):
             total = total + (made_abs.log() - real_abs.log()).abs().mean()
             total = total + (made_abs - real_abs).norm() / (real_abs.norm() + 1e-3)
             total = total + 0.3 * (made - real).abs().mean() / (real_abs.mean() + 1e-3)
-            mel = log_mel_matrix(size)
+            mel = mel_filters(size, MEL_BANDS, SAMPLE_RATE)
             made_mel, real_mel = ((x.transpose(1, 2) @ mel + 1e-2).log() for x in (made_abs, real_abs))
             total = total + (made_mel - real_mel).abs().mean()
         return total / len(TRANSFORM_SIZES)
@@ -82,7 +75,7 @@ def write_wav(path: Path, pcm_N: NDArray[np.float32]) -> None:
     with wave.open(str(path), "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(2)
-        file.setframerate(16_000)
+        file.setframerate(SAMPLE_RATE)
         file.writeframes((np.clip(pcm_N, -1, 1) * 32767).astype(np.int16).tobytes())
 
 
@@ -90,8 +83,8 @@ def write_wav(path: Path, pcm_N: NDArray[np.float32]) -> None:
 def measure_statistics(codec: AudioCodec, track: NDArray[np.float32], seconds: int = 600) -> None:
     """Set latent mean and deviation from the first part of the voice track.
 
-    The deviation is that of what the decoder was trained on, posterior noise included: dims that carry nothing
-    then stay near 0 and are not blown up to unit variance.
+    The deviation is that of what the decoder was trained on, posterior noise included: dims that carry
+    nothing then stay near 0 and are not blown up to unit variance.
     """
     look, step = codec.config.lookahead, 40 * UNIT_SAMPLES
     means, variances = [], []
@@ -113,13 +106,13 @@ def train_audio_codec(
     *,
     batch: int,
     resume: bool,
-    freeze_encoder: AudioCodec | None = None,
+    frozen_encoder: AudioCodec | None = None,
 ) -> AudioCodec:
-    """Train encoder and decoder; with `freeze_encoder`, only its decoder further."""
+    """Train encoder and decoder; with `frozen_encoder`, only its decoder further."""
     torch.manual_seed(config.seed)
     track = voice_track(speech, config.seed)
-    codec = freeze_encoder or AudioCodec(sizes)
-    codec.encoder.requires_grad_(freeze_encoder is None)
+    codec = frozen_encoder or AudioCodec(sizes)
+    codec.encoder.requires_grad_(frozen_encoder is None)
     spectral = SpectralLoss()
     span, look = CLIP_UNITS * UNIT_SAMPLES, sizes.lookahead
 
@@ -143,6 +136,7 @@ def train_audio_codec(
         }
 
     def evaluate(model: nn.Module, step: int) -> dict[str, float]:
+        del step  # the samples are overwritten each time
         assert isinstance(model, AudioCodec)
         total = 0.0
         for index, utterance in enumerate(held_out[:20]):
@@ -155,7 +149,6 @@ def train_audio_codec(
     average = train(config, codec, losses, evaluate, resume=resume)
     codec.load_state_dict(average)
     codec.eval()
-    if freeze_encoder is None:
+    if frozen_encoder is None:
         measure_statistics(codec, track)
     return codec
-

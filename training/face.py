@@ -53,15 +53,13 @@ class _Canvas:
     def _length(self, value: float) -> int:
         return max(0, round(value * self.scale * (1 << SUBPIXEL_BITS)))
 
-    def ellipse(
-        self, x: float, y: float, rx: float, ry: float, colour: Colour, arc: tuple[float, float] = (0, 360)
-    ) -> None:
+    def ellipse(self, x: float, y: float, rx: float, ry: float, colour: Colour) -> None:
         cv2.ellipse(
             self.image, (self._fixed(x), self._fixed(y)), (self._length(rx), self._length(ry)),
-            0, arc[0], arc[1], colour, -1, cv2.LINE_AA, SUBPIXEL_BITS,
+            0, 0, 360, colour, -1, cv2.LINE_AA, SUBPIXEL_BITS,
         )  # fmt: skip
 
-    def arc(
+    def arc(  # noqa: PLR0917 - as in all drawing: where, how large, from and to, in which colour
         self, x: float, y: float, rx: float, ry: float, start: float, end: float, colour: Colour, width: float
     ) -> None:
         cv2.ellipse(

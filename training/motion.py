@@ -49,8 +49,8 @@ def poses(phones: list[tuple[str, float]], num_frames: int, rng: np.random.Gener
     lead = round(LIP_LEAD_S * RATE) + STEP_FRAME // 2
     at = np.arange(num_frames) * STEP_FRAME
     rows = np.column_stack([
-        np.clip(lips[at + lead], 0, 1), np.clip(blink, 0, 1)[at], np.clip(gaze, -1, 1)[at], np.clip(brow, 0, 1)[at],
-        np.clip(head_x, -1, 1)[at], np.clip(head_y, -1, 1)[at], breath[at],
+        np.clip(lips[at + lead], 0, 1), np.clip(blink, 0, 1)[at], np.clip(gaze, -1, 1)[at],
+        np.clip(brow, 0, 1)[at], np.clip(head_x, -1, 1)[at], np.clip(head_y, -1, 1)[at], breath[at],
     ])  # fmt: skip
     return [Pose(**dict(zip(Pose.__dataclass_fields__, row.tolist(), strict=True))) for row in rows]
 
@@ -100,4 +100,4 @@ def _wander(steps: int, rate_hz: float, rng: np.random.Generator) -> NDArray[np.
     """Slow noise of about unit deviation."""
     sigma = 0.25 / rate_hz
     slow = _smooth(rng.standard_normal(steps), sigma)
-    return slow * np.sqrt(2 * np.sqrt(np.pi) * sigma * RATE)
+    return slow * float(np.sqrt(2 * np.sqrt(np.pi) * sigma * RATE))

@@ -24,9 +24,9 @@ AGENT = (Token.AGENT_PICTURE, Token.AGENT_SOUND)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sequence:
-    """The order of tokens in a training sequence: all kept tokens unit by unit, then the noisy ones likewise.
+    """The order of tokens in a training sequence: the kept ones unit by unit, then the noisy ones likewise.
 
-    Nothing but its own unit's noisy tokens ever sees a noisy token, so the mask is over the R kept tokens alone.
+    Nothing but its own unit's noisy tokens ever sees a noisy token, so the mask is over the R kept tokens.
     """
 
     units: int
@@ -80,11 +80,14 @@ def masked(sequence: Sequence) -> Attend:
         bias = bias_TR.to(q.dtype)
         keys, values = k[:, :, :kept].transpose(2, 3), v[:, :, :kept]
         past = (q[:, :, :kept] @ keys + bias[:kept]).softmax(-1) @ values
-        own_q, own_k, own_v = (x[:, :, kept:].unflatten(2, (units, -1)) for x in (q, k, v))
+        own_q, own_k, own_v = (
+            x[:, :, kept:].reshape(*x.shape[:2], units, -1, x.shape[-1]) for x in (q, k, v)
+        )
         own = (own_q @ own_k.transpose(3, 4)).flatten(2, 3)
         score = torch.cat([q[:, :, kept:] @ keys + bias[kept:], own], dim=-1).softmax(-1)
-        weight, own_weight = score.split((kept, own.shape[-1]), dim=-1)
-        new = weight @ values + (own_weight.unflatten(2, (units, -1)) @ own_v).flatten(2, 3)
+        weight, own_weight = torch.split(score, [kept, own.shape[-1]], dim=-1)
+        own_weight = own_weight.reshape(*own_q.shape[:-1], own.shape[-1])
+        new = weight @ values + (own_weight @ own_v).flatten(2, 3)
         return torch.cat([past, new], dim=2)
 
     return attend
@@ -103,12 +106,17 @@ class Batch:
 def crop(track: Track, words: Tensor, starts: list[int], units: int) -> Batch:
     """Cut `units` units out of a track at each of the start frames."""
     frames = units * STEPS_PER_UNIT
-    cut = lambda x, shape: torch.stack([x[s : s + frames] for s in starts]).reshape(len(starts), units, *shape)  # noqa: E731
+
+    def cut(x: Tensor, *shape: int) -> Tensor:
+        return torch.stack([x[start : start + frames] for start in starts]).reshape(
+            len(starts), units, *shape
+        )
+
     return Batch(
-        picture=cut(track.picture, (-1, track.picture.shape[-1])),
-        sound=cut(track.sound, (STEPS_PER_UNIT, track.sound.shape[-1])),
-        phones=cut(track.phones, (STEPS_PER_UNIT,)),
-        words=cut(words, (STEPS_PER_UNIT,))[..., :1],
+        picture=cut(track.picture, -1, track.picture.shape[-1]),
+        sound=cut(track.sound, STEPS_PER_UNIT, track.sound.shape[-1]),
+        phones=cut(track.phones, STEPS_PER_UNIT),
+        words=cut(words, STEPS_PER_UNIT)[..., :1],
     )
 
 
@@ -136,13 +144,14 @@ def velocity_loss(
         x_BTC[:, sequence.places[token, part].flatten()] = tokens_BTC.to(x_BTC.dtype)
 
     for part, latents in ((int(Block.REMEMBER), clean), (NOISY, noisy)):
-        made = network.agent_tokens(latents["picture"].flatten(1, 2), latents["sound"].flatten(1, 2))
-        for token, tokens in zip(AGENT, made, strict=True):
+        pair = network.agent_tokens(latents["picture"].flatten(1, 2), latents["sound"].flatten(1, 2))
+        for token, tokens in zip(AGENT, pair, strict=True):
             put(token, part, tokens + network.noisy if part == NOISY else tokens)
     unit_modulation = network.transformer.flow_time(tau_BU)
     for token in AGENT:
         place_UP = sequence.places[token, NOISY]
-        modulation[:, place_UP.flatten()] = unit_modulation.repeat_interleave(place_UP.shape[1], 1).to(modulation.dtype)
+        made = unit_modulation.repeat_interleave(place_UP.shape[1], 1)
+        modulation[:, place_UP.flatten()] = made.to(modulation.dtype)
     words, phones = network.text_tokens(batch.words.flatten(1), batch.phones.flatten(1))
     put(Token.WORD, Block.STATE, words)
     put(Token.PHONE, Block.STATE, phones)
@@ -152,12 +161,10 @@ def velocity_loss(
             put(token, Block.STATE, network.token_class.weight[token].expand(size, count, -1))
 
     out = network.run(x_BTC, sequence.steps_T, modulation, masked(sequence))
-    made_picture, made_sound = network.velocity_head(
-        *(out[:, sequence.places[token, NOISY].flatten()] for token in AGENT)
-    )
+    velocities = network.velocity_head(*(out[:, sequence.places[token, NOISY].flatten()] for token in AGENT))
     losses = {}
-    for (name, (_, z)), made in zip(streams.items(), (made_picture, made_sound), strict=True):
-        losses[name] = (made.float() - (noise[name] - z).flatten(1, 2)).square().mean()
+    for (name, (_, z)), velocity in zip(streams.items(), velocities, strict=True):
+        losses[name] = (velocity.float() - (noise[name] - z).flatten(1, 2)).square().mean()
     return losses
 
 
@@ -172,7 +179,7 @@ def train_performer(
     with_user_after: int,
     resume: bool,
 ) -> StreamerNetwork:
-    """Train; from step `with_user_after` on, the user's (gated, so far empty) tokens are in the sequence too."""
+    """Train; from step `with_user_after` on, the user's tokens (gated, so far empty) are there too."""
     torch.manual_seed(config.seed)
     network = StreamerNetwork(sizes)
     for part in (network.ears, network.eyes):

@@ -1,4 +1,4 @@
-"""A speech recogniser as a judge of voices: how many words it gets wrong. A development tool, never at run time."""
+"""A speech recogniser as a judge of voices, for development: how many words does it get wrong?"""
 
 from __future__ import annotations
 

@@ -12,16 +12,26 @@ from pathlib import Path
 
 HELD_OUT_IN = 40  # one sentence in so many is never trained on
 
-NAMES = "Anna Ben Clara David Emma Felix Grace Henry Iris Jack Kate Leo Maria Noah Olive Peter Rosa Sam Tom Vera".split()
-THINGS = """book cup garden river house train window letter picture song dog cat bird tree mountain table chair door
-lamp phone camera garden kitchen street city village ocean island bridge market school office paper pencil coffee
-breakfast dinner apple orange bread cheese soup cake car bicycle boat plane ticket jacket shoe hat watch clock
-mirror bottle basket blanket""".split()
-QUALITIES = """lovely small big old new quiet warm cold bright dark happy strange simple beautiful wonderful green
-blue red yellow white black heavy light soft round long short clean busy empty famous gentle honest""".split()
-DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday today tomorrow tonight".split()
-VERBS = "see find like want need bring open close carry watch draw paint clean fix borrow remember forget choose".split()
-WEATHER = "sunny rainy cloudy windy warm cold lovely terrible beautiful cool hot mild stormy foggy".split()
+WORDS = {
+    kind: words.split()
+    for kind, words in {
+        "name": """Anna Ben Clara David Emma Felix Grace Henry Iris Jack Kate Leo Maria Noah Olive Peter Rosa
+            Sam Tom Vera""",
+        "thing": """book cup garden river house train window letter picture song dog cat bird tree mountain
+            table chair door lamp phone camera garden kitchen street city village ocean island bridge
+            market school office paper pencil coffee breakfast dinner apple orange bread cheese soup
+            cake car bicycle boat plane ticket jacket shoe hat watch clock mirror bottle basket blanket""",
+        "quality": """lovely small big old new quiet warm cold bright dark happy strange simple beautiful
+            wonderful green blue red yellow white black heavy light soft round long short clean busy
+            empty famous gentle honest""",
+        "day": "Monday Tuesday Wednesday Thursday Friday Saturday Sunday today tomorrow tonight",
+        "verb": """see find like want need bring open close carry watch draw paint clean fix borrow remember
+            forget choose""",
+        "weather": "sunny rainy cloudy windy warm cold lovely terrible beautiful cool hot mild stormy foggy",
+        "number": """two three four five six seven eight nine ten eleven twelve fifteen twenty thirty forty
+            ninety""",
+    }.items()
+}  # fmt: skip
 
 PATTERNS = (
     "Hello.",
@@ -55,11 +65,6 @@ PATTERNS = (
     "We will {verb} it {day}, I promise.",
     "That is a {quality} {thing}, {name}.",
 )
-NUMBERS = "two three four five six seven eight nine ten eleven twelve fifteen twenty thirty forty ninety".split()
-WORDS = {
-    "name": NAMES, "thing": THINGS, "quality": QUALITIES, "day": DAYS,
-    "verb": VERBS, "weather": WEATHER, "number": NUMBERS,
-}  # fmt: skip
 
 
 def is_held_out(sentence: str) -> bool:
@@ -88,10 +93,10 @@ def _texts() -> Iterator[str]:
     library = Path(sysconfig.get_paths()["stdlib"])
     for path in sorted(library.glob("*.py")) + sorted(library.glob("[a-z]*/*.py")):
         source = path.read_text(encoding="utf-8", errors="ignore")
-        for block in re.findall(r'"""(.*?)"""', source, flags=re.DOTALL):
-            yield block
+        yield from re.findall(r'"""(.*?)"""', source, flags=re.DOTALL)
         yield re.sub(r"\n\s*# ?", " ", source)
-    for path in sorted(Path("/usr/share/perl").glob("*/**/*.pod")) + sorted(Path("/usr/share/perl").glob("*/**/*.pm")):
+    perl = Path("/usr/share/perl")
+    for path in [*sorted(perl.glob("*/**/*.pod")), *sorted(perl.glob("*/**/*.pm"))]:
         yield path.read_text(encoding="utf-8", errors="ignore")
 
 

@@ -24,7 +24,9 @@ def examples(speech: list[Utterance]) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.tensor(windows), torch.tensor(lengths)
 
 
-def train_timing(speech: list[Utterance], held_out: list[Utterance], *, epochs: int = 6) -> tuple[PhoneTimer, float]:
+def train_timing(
+    speech: list[Utterance], held_out: list[Utterance], *, epochs: int = 6
+) -> tuple[PhoneTimer, float]:
     """Train for about half a minute; return the model and its share of exact lengths on held-out speech."""
     torch.manual_seed(0)
     timer = PhoneTimer()
@@ -32,7 +34,7 @@ def train_timing(speech: list[Utterance], held_out: list[Utterance], *, epochs: 
     test_windows, test_lengths = examples(held_out)
     optimizer = torch.optim.AdamW(timer.parameters(), lr=2e-3, weight_decay=0.02)
     for _ in range(epochs):
-        for chunk in torch.randperm(len(windows)).split(512):
+        for chunk in torch.split(torch.randperm(len(windows)), 512):
             loss = F.cross_entropy(timer(windows[chunk]), lengths[chunk])
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""Long recordings of the agent alone, as latents: sentences with pauses, heard by the codecs frame by frame."""
+"""Long recordings of the agent alone, as latents: sentences with pauses, encoded frame by frame."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PAUSES_S = ((0.5, 0.0, 0.4), (0.3, 0.4, 2.0), (0.2, 2.0, 6.0))  # share of all p
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Track:
-    """F frames of 40 ms: picture [F, N, Z], sound [F, Z], the phone slot of each frame (already running ahead)."""
+    """F frames of 40 ms: picture [F, N, Z], sound [F, Z], phone slot of each frame (already run ahead)."""
 
     picture: Tensor
     sound: Tensor

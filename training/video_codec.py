@@ -24,7 +24,8 @@ MOUTH_WEIGHT, EYES_WEIGHT = 4.0, 3.0
 def box_slices(box: tuple[float, float, float, float], height: int, width: int) -> tuple[slice, slice]:
     """Rows and columns of a box given in shares of the picture."""
     top, bottom, left, right = box
-    return slice(round(top * height), round(bottom * height)), slice(round(left * width), round(right * width))
+    rows = slice(round(top * height), round(bottom * height))
+    return rows, slice(round(left * width), round(right * width))
 
 
 def to_tensor(frames: list[NDArray[np.uint8]]) -> Tensor:
@@ -34,8 +35,10 @@ def to_tensor(frames: list[NDArray[np.uint8]]) -> Tensor:
 
 def random_pose(rng: np.random.Generator) -> Pose:
     """Any pose at all, so that the codec knows more than what speech shows."""
-    spread = {"blink": (0, 1), "open": (0, 1), "wide": (0, 1), "round": (0, 1), "teeth": (0, 1), "tongue": (0, 1), "brow": (0, 1)}
-    return Pose(**{name: rng.uniform(*spread.get(name, (-1, 1))) for name in Pose.__dataclass_fields__})
+    one_sided = {"blink", "open", "wide", "round", "teeth", "tongue", "brow"}
+    return Pose(
+        **{name: rng.uniform(0 if name in one_sided else -1, 1) for name in Pose.__dataclass_fields__}
+    )
 
 
 def clip_of(utterance: Utterance, frames: int, size: int, rng: np.random.Generator) -> Tensor:
@@ -59,10 +62,13 @@ def train_video_codec(
     *,
     batch: int,
     resume: bool,
+    frozen_encoder: VideoCodec | None = None,
 ) -> VideoCodec:
-    """Train the codec; its pictures must be square."""
+    """Train the codec (its pictures must be square); with `frozen_encoder`, only its decoder further."""
     torch.manual_seed(config.seed)
-    codec = VideoCodec(sizes)
+    codec = frozen_encoder or VideoCodec(sizes)
+    for part in (codec.read, codec.down_blocks, codec.downs, codec.encoder_mix, codec.to_latent):
+        part.requires_grad_(frozen_encoder is None)
     weight = torch.ones(sizes.height, sizes.width)
     weight[box_slices(EYES, sizes.height, sizes.width)] = EYES_WEIGHT
     weight[box_slices(MOUTH, sizes.height, sizes.width)] = MOUTH_WEIGHT
@@ -71,7 +77,8 @@ def train_video_codec(
     def losses(step: int) -> dict[str, Tensor]:
         rng = np.random.default_rng((config.seed, step))
         clips = [
-            clip_of(speech[rng.integers(len(speech))], CLIP_FRAMES, sizes.height, rng) for _ in range(batch - 1)
+            clip_of(speech[rng.integers(len(speech))], CLIP_FRAMES, sizes.height, rng)
+            for _ in range(batch - 1)
         ]
         clips.append(to_tensor([draw(random_pose(rng), sizes.height) for _ in range(CLIP_FRAMES)]))
         real = torch.stack(clips)
@@ -89,14 +96,20 @@ def train_video_codec(
         }
 
     def evaluate(model: nn.Module, step: int) -> dict[str, float]:
+        del step  # the picture is overwritten each time
         assert isinstance(model, VideoCodec)
         rng = np.random.default_rng(99)
         real = torch.stack([clip_of(u, 16, sizes.height, rng) for u in held_out[:8]])
         z, _ = model.encode(real, model.init_state(8))
         made, _ = model.decode(z, model.init_state(8))
-        rows = [torch.cat([r[::4].flatten(0, 1), m[::4].flatten(0, 1)]) for r, m in zip(real, made, strict=True)]
-        strip = torch.cat([x.unflatten(0, (-1, 3)).transpose(0, 1).flatten(1, 2) for x in rows[:6]], dim=2)
-        picture = ((strip.permute(1, 2, 0) + 1) * 127.5).clamp(0, 255).byte().numpy()
+        # One column a clip: every fourth frame of the original, below them those of the codec.
+        columns = (
+            torch.cat([real[:6, ::4], made[:6, ::4]], dim=1)
+            .permute(1, 3, 0, 4, 2)
+            .flatten(2, 3)
+            .flatten(0, 1)
+        )
+        picture = ((columns + 1) * 127.5).clamp(0, 255).byte().numpy()
         cv2.imwrite(str(config.folder / "sample.png"), picture[..., ::-1])
         mouth, eyes = (box_slices(b, sizes.height, sizes.width) for b in (MOUTH, EYES))
         return {
@@ -108,12 +121,13 @@ def train_video_codec(
     average = train(config, codec, losses, evaluate, resume=resume)
     codec.load_state_dict(average)
     codec.eval()
-    _measure_statistics(codec, speech)
+    if frozen_encoder is None:
+        measure_statistics(codec, speech)
     return codec
 
 
 @torch.no_grad()
-def _measure_statistics(codec: VideoCodec, speech: list[Utterance]) -> None:
+def measure_statistics(codec: VideoCodec, speech: list[Utterance]) -> None:
     """Set latent mean and deviation; dims that carry nothing keep deviation 1 and so stay near 0."""
     rng = np.random.default_rng(7)
     means, variances = [], []
