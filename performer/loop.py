@@ -1,4 +1,4 @@
-"""The Performer's loop: receive a slice, append it, solve when a state slice asks for it, return the latents."""
+"""The Performer's loop: receive a slice, append it, solve when it is a state slice, return the latents."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ WAIT_S = 0.5
 RETURN_WITHIN_S = 5.0
 
 
-def perform(family: Family[Any], link: LinkEnd, *, stopping: Callable[[], bool], checked: bool = False) -> None:
+def perform(
+    family: Family[Any], link: LinkEnd, *, stopping: Callable[[], bool], checked: bool = False
+) -> None:
     """Serve the Thinker at the other end of `link` until it goes, or until `stopping()` says so.
 
     Raises:

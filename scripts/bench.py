@@ -34,7 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listed = "; ".join(f"{name}: {what}" for name, what in BENCHES.items())
     parser.add_argument("name", choices=BENCHES, help=listed)
     add_config_argument(parser)
-    parser.add_argument("--units", type=int, default=200, metavar="N", help="units a run (default %(default)s)")
+    parser.add_argument(
+        "--units", type=int, default=200, metavar="N", help="units a run (default %(default)s)"
+    )
     parser.add_argument("--json", type=Path, metavar="OUT", help="write machine, rows and ratios")
 
 
@@ -46,7 +48,13 @@ def run(args: argparse.Namespace) -> int:
     result: BenchResult = importlib.import_module(f"scripts.bench_{args.name}").bench(args, console)
     show(console, result)
     if args.json is not None:
-        content = {"name": args.name, "machine": about, "rows": result.rows, "ratios": result.ratios, "notes": result.notes}
+        content = {
+            "name": args.name,
+            "machine": about,
+            "rows": result.rows,
+            "ratios": result.ratios,
+            "notes": result.notes,
+        }
         args.json.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
         console.print(f"wrote {args.json}")
     return 0
@@ -54,14 +62,16 @@ def run(args: argparse.Namespace) -> int:
 
 def machine() -> dict[str, str | int]:
     """What the figures were measured on."""
-    model = next(
-        (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines() if "model name" in line),
-        platform.processor(),
-    )  # fmt: skip
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
     return {
-        "cpu": model, "cores": os.cpu_count() or 0, "threads per process": torch.get_num_threads(),
-        "load": round(os.getloadavg()[0], 1), "torch": torch.__version__, "python": platform.python_version(),
-    }  # fmt: skip
+        "cpu": names[0] if names else platform.processor(),
+        "cores": os.cpu_count() or 0,
+        "threads per process": torch.get_num_threads(),
+        "load": f"{os.getloadavg()[0]:.1f}",
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+    }
 
 
 def show(console: Console, result: BenchResult) -> None:
@@ -79,5 +89,3 @@ def show(console: Console, result: BenchResult) -> None:
 
 def _cell(value: str | float) -> str:
     return value if isinstance(value, str) else f"{value:.2f}"
-
-

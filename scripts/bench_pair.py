@@ -65,8 +65,10 @@ def bench(args: argparse.Namespace, console: Console) -> BenchResult:
             / eager.stages.percentile_ms("model_side", 50),
         },
         notes=[
-            f"flat out: {interval:.2f} ms a unit; bound {bound:.2f} = max of thinker {busy['thinker']:.2f}, "
-            f"performer {busy['performer']:.2f}, loop {loop:.2f}; one process {one:.2f} ms a unit",
+            (
+                f"flat out: {interval:.2f} ms a unit; bound {bound:.2f} = max of thinker {busy['thinker']:.2f}, "
+                f"performer {busy['performer']:.2f}, loop {loop:.2f}; one process {one:.2f} ms a unit"
+            )
         ],
     )
 
@@ -77,13 +79,15 @@ class _Measured(Timings):
     wall_ms: float = 0.0
 
 
-def _run(family: Family[Any], link: LinkEnd, clock: Clock, pacing: Pacing, units: int, *, session: int) -> _Measured:
+def _run(
+    family: Family[Any], link: LinkEnd, clock: Clock, pacing: Pacing, units: int, *, session: int
+) -> _Measured:
     measured = _Measured(one_host=True)
     counts = Counts()
     pipeline = Pipeline(
         family=family, link=link, clock=UnitClock(0.16, clock), wakeup=link.receiver, source=_Talker(family),
-        on_unit=lambda _: None, session=session, seed=1, pacing=pacing, timings=Timings(one_host=True), counts=counts,
-        flat_out=isinstance(clock, FlatOutClock),
+        on_unit=lambda _: None, session=session, seed=1, pacing=pacing,
+        timings=Timings(one_host=True), counts=counts, flat_out=isinstance(clock, FlatOutClock),
     )  # fmt: skip
     pipeline.start()
     while counts.emitted < WARM_UP_UNITS:
@@ -127,7 +131,13 @@ class _Talker:
         """The next unit."""
         texts, self._texts = self._texts, ()
         return UserUnit(
-            pcm=self._pcm, frames=self._frames, texts=texts, interrupted=False, epoch=0, missing_samples=0, fresh_frames=4
+            pcm=self._pcm,
+            frames=self._frames,
+            texts=texts,
+            interrupted=False,
+            epoch=0,
+            missing_samples=0,
+            fresh_frames=4,
         )
 
     def observe(self) -> Observation:

@@ -50,14 +50,14 @@ def add_link_argument(parser: argparse.ArgumentParser) -> None:
     """The exchange."""
     parser.add_argument(
         "--link", default="auto",
-        help="how slices and latents travel: shm, gloo; auto takes shm on one host, else gloo (default %(default)s)",
+        help="how slices and latents travel: shm, gloo, or auto (shm on one host, else gloo)",
     )  # fmt: skip
 
 
 def address(text: str) -> tuple[str, int]:
     """HOST:PORT as a pair; [::1]:8764 for IPv6."""
     host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65_535:  # noqa: PLR2004
+    if not host or not port.isdigit() or int(port) > 65_535:
         raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
     return host.strip("[]"), int(port)
 
@@ -100,7 +100,7 @@ def load_model(config: RuntimeConfig, device: str) -> Family[Any]:
 
 def check_device(device: str) -> None:
     """Raise a DeviceError that says what is missing, or a ConfigError for what is no device."""
-    kind = device.split(":")[0]
+    kind = device.split(":", maxsplit=1)[0]
     if kind not in {"cpu", "cuda", "xpu"}:
         raise ConfigError(f"--device {device}: must be cpu, cuda:N or xpu:N")
     available = {"cpu": lambda: True, "cuda": torch.cuda.is_available, "xpu": torch.xpu.is_available}[kind]

@@ -46,16 +46,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_config_argument(parser)
     add_link_argument(parser)
     add_server_arguments(parser)
-    parser.add_argument("--device", default="cpu", help="of the Thinker: cpu, cuda:N or xpu:N (default %(default)s)")
-    parser.add_argument("--performer-device", metavar="DEVICE", help="of the Performer (default: as --device)")
+    parser.add_argument(
+        "--device", default="cpu", help="of the Thinker: cpu, cuda:N or xpu:N (default %(default)s)"
+    )
+    parser.add_argument(
+        "--performer-device", metavar="DEVICE", help="of the Performer (default: as --device)"
+    )
     user = parser.add_argument_group("the user's part without a browser")
-    user.add_argument("--input", type=Path, metavar="FILE", help="any audio, video or picture file plays the user in real time")
-    user.add_argument("--text", action="append", default=[], metavar="TEXT", help="typed when the session starts; again for more lines")
-    user.add_argument("--seconds", type=float, metavar="N", help="length of the session (default: that of the input)")
+    user.add_argument(
+        "--input",
+        type=Path,
+        metavar="FILE",
+        help="any audio, video or picture file plays the user in real time",
+    )
+    user.add_argument(
+        "--text",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="typed when the session starts; again for more lines",
+    )
+    user.add_argument(
+        "--seconds", type=float, metavar="N", help="length of the session (default: that of the input)"
+    )
     user.add_argument("--record", type=Path, metavar="OUT.mp4", help="record the agent's picture and sound")
     user.add_argument("--record-both", action="store_true", help="record the user beside the agent too")
     parser.add_argument("--report", type=Path, metavar="OUT.json", help="write what was measured")
-    parser.add_argument("--no-browser", action="store_true", help="don't open the page, only print its address")
+    parser.add_argument(
+        "--no-browser", action="store_true", help="don't open the page, only print its address"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -89,8 +108,8 @@ def _client_options(args: argparse.Namespace) -> ClientOptions:
     if seconds is None and args.input is None:
         seconds = 8.0 + 0.1 * sum(map(len, args.text))
     return ClientOptions(
-        url=f"{_reachable(args.host)}:{args.port}", token=args.token, input=args.input, texts=tuple(args.text),
-        seconds=seconds, record=args.record, record_both=args.record_both,
+        url=f"{_reachable(args.host)}:{args.port}", token=args.token, input=args.input,
+        texts=tuple(args.text), seconds=seconds, record=args.record, record_both=args.record_both,
     )  # fmt: skip
 
 
@@ -151,7 +170,16 @@ def _pair(args: argparse.Namespace) -> Iterator[_Pair]:
     """Both processes, in a group of their own so that Ctrl-C reaches this launcher alone; ended when left."""
     _check_port(args.host, args.port)
     common = ["--config", args.config, "--link", args.link, "--rendezvous", f"127.0.0.1:{_free_port()}"]
-    server = ["--host", args.host, "--port", str(args.port), "--pacing", args.pacing, "--seed", str(args.seed)]
+    server = [
+        "--host",
+        args.host,
+        "--port",
+        str(args.port),
+        "--pacing",
+        args.pacing,
+        "--seed",
+        str(args.seed),
+    ]
     if args.token:
         server += ["--token", args.token]
     performer_device = args.performer_device or args.device
@@ -169,7 +197,10 @@ def _pair(args: argparse.Namespace) -> Iterator[_Pair]:
 def _start(*command: str) -> subprocess.Popen[bytes]:
     environment = os.environ | {PARENT: str(os.getpid())}
     return subprocess.Popen(
-        [sys.executable, "-m", "scripts.main", *command], env=environment, process_group=0, stdin=subprocess.DEVNULL
+        [sys.executable, "-m", "scripts.main", *command],
+        env=environment,
+        process_group=0,
+        stdin=subprocess.DEVNULL,
     )
 
 
@@ -199,7 +230,12 @@ def _free_port() -> int:
 async def _talk(options: ClientOptions, stop: threading.Event) -> ClientSummary:
     over = asyncio.Event()
     loop = asyncio.get_running_loop()
-    on_signals(lambda: (stop.set(), loop.call_soon_threadsafe(over.set)))
+
+    def end() -> None:
+        stop.set()
+        loop.call_soon_threadsafe(over.set)
+
+    on_signals(end)
     return await run_client(options, stop=over, on_heard=lambda text: print(text, end="", flush=True))
 
 

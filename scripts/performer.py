@@ -1,4 +1,4 @@
-"""Start the Performer: joins its Thinker and makes the agent's next picture and sound until the Thinker ends."""
+"""Start the Performer: joins its Thinker, then makes the agent's picture and sound until the Thinker ends."""
 
 from __future__ import annotations
 

@@ -30,11 +30,13 @@ examples:
 def add_server_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the served port and of the sessions."""
     parser.add_argument("--host", default="127.0.0.1", help="address to serve on (default %(default)s)")
-    parser.add_argument("--port", type=int, default=DEFAULT_PORT, help="port to serve on (default %(default)s)")
+    parser.add_argument(
+        "--port", type=int, default=DEFAULT_PORT, help="port to serve on (default %(default)s)"
+    )
     parser.add_argument("--token", help="a secret that clients must bring")
     parser.add_argument(
         "--pacing", choices=[pacing.value for pacing in Pacing], default=Pacing.EAGER.value,
-        help="decode a unit as soon as it is solved, or at the next tick as the paper does (default %(default)s)",
+        help="decode a unit when it is solved, or at the next tick as the paper does (default %(default)s)",
     )  # fmt: skip
     parser.add_argument("--seed", type=int, default=0, help="of all randomness (default %(default)s)")
 
@@ -61,9 +63,7 @@ def run(args: argparse.Namespace) -> int:
         if stop.is_set():
             return 0
         raise
-    options = EngineOptions(
-        model=config.name, seed=args.seed, pacing=Pacing(args.pacing), checked=args.debug
-    )
+    options = EngineOptions(model=config.name, seed=args.seed, pacing=Pacing(args.pacing), checked=args.debug)
     with link:
         return asyncio.run(_serve(args, ThinkerEngine(family, link, options), stop))
 
@@ -95,5 +95,3 @@ async def _serve(args: argparse.Namespace, engine: ThinkerEngine, stop: threadin
 
 def _tell(args: argparse.Namespace, port: int) -> None:
     log.info("serving on http://%s:%d", f"[{args.host}]" if ":" in args.host else args.host, port)
-
-

@@ -33,7 +33,7 @@ class RuntimeConfig:
     def __post_init__(self) -> None:
         if self.threads < 1:
             raise ValueError(f"threads={self.threads} must be at least 1")
-        if self.link_depth < 2:  # noqa: PLR2004 - a remember slice and a state slice
+        if self.link_depth < 2:
             raise ValueError(f"link_depth={self.link_depth} must be at least 2")
 
     def weights_folder(self) -> Path | None:
@@ -45,7 +45,9 @@ class RuntimeConfig:
 
 def shipped_configs() -> list[str]:
     """Names of the configs that come with the package."""
-    return sorted(p.name.removesuffix(".toml") for p in resources.files("configs").iterdir() if p.name.endswith(".toml"))
+    return sorted(
+        p.name.removesuffix(".toml") for p in resources.files("configs").iterdir() if p.name.endswith(".toml")
+    )
 
 
 def load_config(name_or_path: str) -> RuntimeConfig:
@@ -60,9 +62,15 @@ def load_config(name_or_path: str) -> RuntimeConfig:
             raise ConfigError(f"config: {path} is not there")
         text, name = path.read_text(encoding="utf-8"), path.stem
     elif name_or_path in shipped_configs():
-        text, name = resources.files("configs").joinpath(f"{name_or_path}.toml").read_text(encoding="utf-8"), name_or_path
+        text, name = (
+            resources.files("configs").joinpath(f"{name_or_path}.toml").read_text(encoding="utf-8"),
+            name_or_path,
+        )
     else:
-        raise ConfigError(f"config: there is no {name_or_path!r}; there are {', '.join(shipped_configs())}, or give a .toml file")
+        raise ConfigError(
+            f"config: there is no {name_or_path!r}; there are {', '.join(shipped_configs())}; "
+            "or give the path of a .toml file"
+        )
     try:
         table: Mapping[str, Any] = {"name": name, **tomllib.loads(text)}
         return from_table(RuntimeConfig, table, name)

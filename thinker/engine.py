@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -49,7 +49,7 @@ class _Session:
 
 
 class ThinkerEngine:
-    """Keeps to `thinker.units.Engine`. `run` is the model thread; all else may be called from the event loop."""
+    """Keeps to `thinker.units.Engine`. `run` is the model thread; the rest is called from the event loop."""
 
     def __init__(self, family: Family[Any], link: LinkEnd, options: EngineOptions) -> None:
         media = family.media
@@ -159,9 +159,9 @@ class ThinkerEngine:
         if unit.text:
             with self._lock:
                 self._said.append(unit.text)
-                self._said_length += len(unit.text) + 1
+                self._said_length += len(unit.text)
                 while self._said_length > MAX_TEXT:
-                    self._said_length -= len(self._said.popleft()) + 1
+                    self._said_length -= len(self._said.popleft())
         session.on_unit(unit)
 
     def _drain(self) -> None:
@@ -198,12 +198,15 @@ class ThinkerEngine:
         counts = self.counts
         late_share = counts.late / max(1, counts.emitted)
         with self._lock:
-            text = " ".join(self._said)
+            text = "".join(self._said).strip()
         return {
             "units": {"emitted": counts.emitted, "late": counts.late, "dropped": counts.dropped},
             **summary,
             "deadline_ms": DEADLINE_MS,
-            "realtime": counts.emitted > 0 and loop["p99"] < DEADLINE_MS and late_share < 0.01 and not counts.dropped,  # noqa: PLR2004
+            "realtime": counts.emitted > 0
+            and loop["p99"] < DEADLINE_MS
+            and late_share < 0.01
+            and not counts.dropped,
             "slice_bytes": self._family.slice_bytes,
             "link": self._link.kind,
             "pacing": self._options.pacing.value,
@@ -217,15 +220,16 @@ class ThinkerEngine:
 
 
 class _Silence:
-    """A user who isn't there."""
+    """A user who isn't there, but has typed one word: so that what speech needs is loaded too."""
 
     def __init__(self, spec: MediaSpec) -> None:
         self._unit = UserUnit(
             pcm=np.zeros(spec.input_unit_samples, np.float32),
             frames=np.zeros((spec.frames_per_unit, spec.input_height, spec.input_width, 3), np.uint8),
-            texts=(), interrupted=False, epoch=0, missing_samples=0, fresh_frames=0,
+            texts=("Ready.",), interrupted=False, epoch=0, missing_samples=0, fresh_frames=0,
         )  # fmt: skip
 
     def take(self) -> UserUnit:
         """Silence and darkness."""
-        return self._unit
+        unit, self._unit = self._unit, replace(self._unit, texts=())
+        return unit

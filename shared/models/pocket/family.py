@@ -139,7 +139,7 @@ class PocketFamily:
         phones = torch.tensor([slots.phones], device=self.device)
         x_BTC = torch.cat([tokens, *network.text_tokens(words, phones)], dim=1)
         self._write(state, Block.STATE, unit, x_BTC)
-        return Said(text=" ".join(slots.words), speaking=slots.speaking, refused=refused)
+        return Said(text="".join(word + " " for word in slots.words), speaking=slots.speaking, refused=refused)
 
     @torch.inference_mode()
     def remember(self, state: PocketState, unit: int, latents: Tensor) -> None:
