@@ -6,17 +6,26 @@
 import select
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 
+from shared.errors import LinkClosed
 from shared.links.base import LinkEnd, LinkShape
 from shared.rendezvous import Terms, join_thinker
 
 FLOOD_MESSAGES = 10
+PATIENCE_S = 600.0  # longer than any test: if the test goes, this process sees it at once
 
 
 def main(port: str, link: str, slice_bytes: str, latent_bytes: str, depth: str, role: str) -> None:
     shape = LinkShape(slice_bytes=int(slice_bytes), latent_bytes=int(latent_bytes), depth=int(depth))
     terms = Terms(digest="same", shape=shape, link=link)
     with join_thinker("127.0.0.1", int(port), terms, timeout_s=60) as end:
+        play(role, end)
+
+
+def play(role: str, end: LinkEnd) -> None:
+    """Act until the role is over or the test has seen enough and closes its end."""
+    with suppress(LinkClosed):
         ROLES[role](end)
 
 
@@ -24,9 +33,9 @@ def echo(end: LinkEnd) -> None:
     """Return every message, the empty one too, which is the last."""
     num_bytes = 1
     while num_bytes > 0:
-        message = end.receiver.receive(60)
+        message = end.receiver.receive(PATIENCE_S)
         num_bytes = len(message)
-        end.sender.reserve(60)[:num_bytes] = message
+        end.sender.reserve(PATIENCE_S)[:num_bytes] = message
         end.receiver.release()
         end.sender.commit(num_bytes)
 
@@ -34,17 +43,17 @@ def echo(end: LinkEnd) -> None:
 def flood(end: LinkEnd) -> None:
     """Send numbered messages and leave at once."""
     for number in range(FLOOD_MESSAGES):
-        end.sender.reserve(60)[0] = number
+        end.sender.reserve(PATIENCE_S)[0] = number
         end.sender.commit(1)
 
 
 def hold(end: LinkEnd) -> None:
     """Take one message and keep it, be half way through writing another, say so, and stay like that."""
-    held = end.receiver.receive(60)
-    end.sender.reserve(60)[0] = held[0]
+    held = end.receiver.receive(PATIENCE_S)
+    end.sender.reserve(PATIENCE_S)[0] = held[0]
     end.sender.commit(1)
-    end.sender.reserve(60)[0] = 1
-    select.select([end.peer], [], [], 60)
+    end.sender.reserve(PATIENCE_S)[0] = 1
+    select.select([end.peer], [], [], PATIENCE_S)
 
 
 ROLES: dict[str, Callable[[LinkEnd], None]] = {"echo": echo, "flood": flood, "hold": hold}

@@ -47,12 +47,12 @@ def facing(link: str, role: str, shape: LinkShape = SHAPE) -> Iterator[Setting]:
 
 @contextmanager
 def facing_a_thread(role: str, shape: LinkShape) -> Iterator[Setting]:
-    play = runpy.run_path(str(PERFORMER_END))["ROLES"][role]
+    play = runpy.run_path(str(PERFORMER_END))["play"]
     thinker_end, performer_end = loopback_pair(shape)
 
     def perform() -> None:
         with performer_end:
-            play(performer_end)
+            play(role, performer_end)
 
     thread = threading.Thread(target=perform)
     thread.start()

@@ -1,0 +1,46 @@
+"""A tiny pocket model whose weights are all random, zero-initialised ones too, so that everything has an effect."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from shared.config import load_config
+from shared.models.pocket.config import PocketConfig
+from shared.models.pocket.family import PocketFamily, PocketWeights
+from shared.tables import from_table
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    """Two threads are slower than one for models as small as these."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    torch.manual_seed(0)
+
+
+def stir(module: nn.Module, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter += 0.1 * torch.randn(parameter.shape, generator=generator)
+
+
+@pytest.fixture
+def tiny_family() -> Callable[..., PocketFamily]:
+    """Builds the family of `configs/tiny.toml`; keyword arguments replace fields of its tables."""
+
+    def build(**changes: Mapping[str, Any]) -> PocketFamily:
+        table = load_config("tiny").model
+        merged = table | {name: table.get(name, {}) | change for name, change in changes.items()}
+        config = from_table(PocketConfig, merged, "model")
+        weights = PocketWeights(config)
+        stir(weights, seed=1)
+        return PocketFamily(config, weights, digest="tiny", device="cpu")
+
+    return build
