@@ -89,7 +89,7 @@ class LinkShape:
     latent_bytes: int
     """Largest message from Performer to Thinker, slice header included."""
     depth: int = 4
-    """Messages in flight in each direction; over a network up to twice as many, half of them at the receiver."""
+    """Messages in flight in each direction; over a network up to twice as many, half at the receiver."""
 
     def __post_init__(self) -> None:
         sizes = {"slice_bytes": self.slice_bytes, "latent_bytes": self.latent_bytes, "depth": self.depth}
