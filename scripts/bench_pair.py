@@ -64,12 +64,14 @@ def bench(args: argparse.Namespace, console: Console) -> BenchResult:
             "boundary_over_eager_model_side": boundary.stages.percentile_ms("model_side", 50)
             / eager.stages.percentile_ms("model_side", 50),
         },
-        notes=[
-            (
-                f"flat out: {interval:.2f} ms a unit; bound {bound:.2f} = max of thinker {busy['thinker']:.2f}, "
-                f"performer {busy['performer']:.2f}, loop {loop:.2f}; one process {one:.2f} ms a unit"
-            )
-        ],
+        notes=[_summary(interval, bound, busy, loop, one)],
+    )
+
+
+def _summary(interval: float, bound: float, busy: dict[str, float], loop: float, one: float) -> str:
+    return (
+        f"flat out: {interval:.2f} ms a unit, one process: {one:.2f}; bound {bound:.2f} = max of "
+        f"thinker busy {busy['thinker']:.2f}, performer busy {busy['performer']:.2f}, loop {loop:.2f}"
     )
 
 
