@@ -1,4 +1,4 @@
-"""A tiny pocket model whose weights are all random, zero-initialised ones too, so that everything has an effect."""
+"""A tiny pocket model whose weights are all random, none left at zero, so that everything has an effect."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -28,7 +28,7 @@ def stir(module: nn.Module, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in module.parameters():
-            parameter += 0.1 * torch.randn(parameter.shape, generator=generator)
+            parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
 
 
 @pytest.fixture

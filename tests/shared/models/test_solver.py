@@ -1,3 +1,4 @@
+import itertools
 import math
 
 import pytest
@@ -13,7 +14,7 @@ def test_times_go_from_noise_to_data(steps: int) -> None:
     assert len(times) == steps + 1
     assert times[0] == 1
     assert times[-1] == 0
-    gaps = [a - b for a, b in zip(times, times[1:], strict=False)]
+    gaps = [a - b for a, b in itertools.pairwise(times)]
     assert gaps == pytest.approx([1 / steps] * steps)
 
 
