@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import os
 import signal
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from shared.config import DEFAULT, RuntimeConfig, shipped_configs
-from shared.errors import ConfigError, DeviceError
+from shared.errors import ConfigError, DeviceError, RuntimeFault
 from shared.links.base import LinkShape
-from shared.models.family import Family, load_family
+from shared.links.choose import check_link
+from shared.models.family import Builder, Family, model_builder
 from shared.parent import die_with_parent
 from shared.rendezvous import Terms
 from shared.slices import HEADER_BYTES
@@ -57,9 +60,30 @@ def add_link_argument(parser: argparse.ArgumentParser) -> None:
 def address(text: str) -> tuple[str, int]:
     """HOST:PORT as a pair; [::1]:8764 for IPv6."""
     host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65_535:
+    if not host:
         raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
-    return host.strip("[]"), int(port)
+    return host.strip("[]"), port_number(port)
+
+
+def port_number(text: str) -> int:
+    """A TCP port."""
+    if not text.isdecimal() or int(text) > 65_535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: 0 to 65535")
+    return int(text)
+
+
+def check_target(path: Path) -> None:
+    """Raise a ConfigError when no file can be made at `path`."""
+    if path.is_dir() or not os.access(path.parent, os.W_OK):
+        raise ConfigError(f"{path}: can't be written")
+
+
+def write_json(path: Path, content: object) -> None:
+    """Write a report; raises a RuntimeFault where it can't be."""
+    try:
+        path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise RuntimeFault(f"{path}: can't be written: {error.strerror}") from None
 
 
 def begin_process(name: str, *, debug: bool) -> None:
@@ -95,17 +119,40 @@ def load_model(config: RuntimeConfig, device: str) -> Family[Any]:
     """
     torch.set_num_threads(config.threads)
     check_device(device)
-    return load_family(config.family, config.model, weights=config.weights_folder(), device=device)
+    return _builder(config)(weights=config.weights_folder(), device=device)
+
+
+def check_choices(config: RuntimeConfig, link: str, *devices: str) -> None:
+    """Refuse what can be refused before a model is loaded or a process started.
+
+    Raises:
+        ConfigError: a wrong field in the model's table, an unknown link, or what is no device.
+        LinkUnavailable, DeviceError: not on this machine.
+    """
+    _builder(config)
+    check_link(link)
+    for device in devices:
+        check_device(device)
+
+
+def _builder(config: RuntimeConfig) -> Builder:
+    try:
+        return model_builder(config.family, config.model)
+    except ConfigError as error:
+        raise ConfigError(f"config {config.name}: {error}") from None
 
 
 def check_device(device: str) -> None:
     """Raise a DeviceError that says what is missing, or a ConfigError for what is no device."""
-    kind = device.split(":", maxsplit=1)[0]
-    if kind not in {"cpu", "cuda", "xpu"}:
+    kind, _, index = device.partition(":")
+    counts = {"cpu": lambda: 1, "cuda": torch.cuda.device_count, "xpu": torch.xpu.device_count}
+    if kind not in counts or not (index.isdecimal() or device == kind):
         raise ConfigError(f"--device {device}: must be cpu, cuda:N or xpu:N")
-    available = {"cpu": lambda: True, "cuda": torch.cuda.is_available, "xpu": torch.xpu.is_available}[kind]
-    if not available():
-        raise DeviceError(f"--device {device}: this torch ({torch.__version__}) sees no {kind} device")
+    count = counts[kind]()
+    if int(index or 0) >= count:
+        raise DeviceError(
+            f"--device {device}: this torch ({torch.__version__}) sees {count or 'no'} {kind} device"
+        )
 
 
 def terms_of(family: Family[Any], config: RuntimeConfig, link: str) -> Terms:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import dataclasses
-import json
 import os
 import socket
 import subprocess
@@ -14,16 +13,26 @@ import threading
 import time
 import webbrowser
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TextIO
 
 import httpx
 
 from client.errors import ClientError
 from client.options import ClientOptions, ClientSummary, check_options
 from client.run import run_client
-from scripts.common import PARENT, add_config_argument, add_link_argument, on_signals
+from scripts.common import (
+    PARENT,
+    add_config_argument,
+    add_link_argument,
+    check_choices,
+    check_target,
+    on_signals,
+    write_json,
+)
 from scripts.thinker import add_server_arguments
+from shared.config import load_config
 from shared.errors import AddressError, RuntimeFault
 from shared.memory import rss_mb
 
@@ -80,30 +89,53 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Do what the options say; returns the exit code."""
     began = time.monotonic()
-    headless = any((args.input, args.text, args.seconds, args.record))
     stop = threading.Event()
     on_signals(stop.set)
-    options = None
     try:
-        if headless:
-            options = _client_options(args)
+        _check(args)
+        options = _client_options(args)
+        if options is not None:
             check_options(options)
         with _pair(args) as pair:
             pair.wait_ready(stop)
-            print(f"live: the agent is at {pair.url}", file=sys.stderr)
+            _say(f"live: the agent is at {pair.url}")
             if options is None:
                 return _hold_open(args, pair, stop)
             connected = time.monotonic() - began
             summary = asyncio.run(_talk(options, stop))
             return _finish(args, pair, summary, connected)
     except ClientError as error:
-        print(f"live: {error}", file=sys.stderr)
+        _say(f"live: {error}")
         return error.exit_code
     except _ChildEndedError as ended:
         return ended.exit_code
 
 
-def _client_options(args: argparse.Namespace) -> ClientOptions:
+def _check(args: argparse.Namespace) -> None:
+    """Better to know before two models are loaded."""
+    check_choices(load_config(args.config), args.link, args.device, args.performer_device or args.device)
+    if args.report is not None:
+        check_target(args.report)
+    try:
+        if args.port == 0:
+            args.port = _free_port(args.host)
+        _listener(args.host, args.port).close()
+    except OSError as error:
+        why = str(error.strerror).partition(" (")[0]
+        raise AddressError(f"can't listen on {args.host}:{args.port}: {why}; see --host and --port") from None
+
+
+def _say(line: str, *, end: str = "\n", file: TextIO | None = None) -> None:
+    """Print, to stderr if nothing else is said. Where the terminal is gone there is nobody left to tell."""
+    with suppress(OSError):
+        print(line, end=end, file=file or sys.stderr, flush=True)
+
+
+def _client_options(args: argparse.Namespace) -> ClientOptions | None:
+    """What the client of this process is told; None when the user comes through the page."""
+    wishes = (args.input, args.text or None, args.seconds, args.record, args.record_both or None)
+    if all(wish is None for wish in wishes):
+        return None
     seconds = args.seconds
     if seconds is None and args.input is None:
         seconds = 8.0 + 0.1 * sum(map(len, args.text))
@@ -154,7 +186,7 @@ class _Pair:
             code = process.poll()
             if code is not None:
                 if code < 0:
-                    print(f"live: the {name} was ended by signal {-code}", file=sys.stderr)
+                    _say(f"live: the {name} was ended by signal {-code}")
                 raise _ChildEndedError(code if code > 0 else 1)
 
     def report(self) -> dict[str, object]:
@@ -168,8 +200,14 @@ class _Pair:
 @contextmanager
 def _pair(args: argparse.Namespace) -> Iterator[_Pair]:
     """Both processes, in a group of their own so that Ctrl-C reaches this launcher alone; ended when left."""
-    _check_port(args.host, args.port)
-    common = ["--config", args.config, "--link", args.link, "--rendezvous", f"127.0.0.1:{_free_port()}"]
+    common = [
+        "--config",
+        args.config,
+        "--link",
+        args.link,
+        "--rendezvous",
+        f"127.0.0.1:{_free_port('127.0.0.1')}",
+    ]
     server = [
         "--host",
         args.host,
@@ -214,16 +252,12 @@ def _end(processes: tuple[subprocess.Popen[bytes], ...]) -> None:
             process.wait()
 
 
-def _check_port(host: str, port: int) -> None:
-    """Better to know before two models are loaded."""
-    try:
-        socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
-    except (OSError, OverflowError) as error:
-        raise AddressError(f"can't listen on {host}:{port}: {error}; choose another with --port") from None
+def _listener(host: str, port: int) -> socket.socket:
+    return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+def _free_port(host: str) -> int:
+    with _listener(host, 0) as listener:
         return int(listener.getsockname()[1])
 
 
@@ -236,14 +270,14 @@ async def _talk(options: ClientOptions, stop: threading.Event) -> ClientSummary:
         loop.call_soon_threadsafe(over.set)
 
     on_signals(end)
-    return await run_client(options, stop=over, on_heard=lambda text: print(text, end="", flush=True))
+    return await run_client(options, stop=over, on_heard=lambda text: _say(text, end="", file=sys.stdout))
 
 
 def _hold_open(args: argparse.Namespace, pair: _Pair, stop: threading.Event) -> int:
     page = f"{pair.url}/" + (f"?token={args.token}" if args.token else "")
     if not args.no_browser and (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         webbrowser.open(page)
-    print("live: open it in a browser to talk; Ctrl-C ends", file=sys.stderr)
+    _say("live: open it in a browser to talk; Ctrl-C ends")
     while not stop.wait(0.5):
         pair.check()
     return _finish(args, pair, None, 0.0)
@@ -257,11 +291,11 @@ def _finish(args: argparse.Namespace, pair: _Pair, summary: ClientSummary | None
             report |= {"av_skew_ms": summary.av_skew_ms, "client": dataclasses.asdict(summary)}
             if summary.first_unit_s is not None:
                 report["time_to_first_unit_s"] = round(connected_s + summary.first_unit_s, 3)
-        args.report.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-        print(f"live: wrote {args.report}", file=sys.stderr)
+        write_json(args.report, report)
+        _say(f"live: wrote {args.report}")
     if summary is not None:
         lost = f", {summary.gaps} missing" if summary.gaps else ""
-        print(f"\nlive: {summary.ended}, {summary.units} units{lost}", file=sys.stderr)
+        _say(f"\nlive: {summary.ended}, {summary.units} units{lost}")
         if summary.record:
-            print(f"live: recorded {summary.record}", file=sys.stderr)
+            _say(f"live: recorded {summary.record}")
     return 0

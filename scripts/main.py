@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
+from typing import NoReturn
 
 from shared.errors import ConfigError, RuntimeFault
 
@@ -18,6 +19,12 @@ COMMANDS = {
 }
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """One line, and not the whole usage before it."""
+        self.exit(2, f"{self.prog}: {message} ({self.prog} --help tells more)\n")
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; returns its exit code: 0 done, 1 failed, 2 wrong arguments or config."""
     arguments = sys.argv[1:] if arguments is None else arguments
@@ -26,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
         return _overview(name)
     try:
         module = importlib.import_module(f"scripts.{name}")
-        parser = argparse.ArgumentParser(prog=name, formatter_class=argparse.RawDescriptionHelpFormatter)
+        parser = _Parser(prog=name, formatter_class=argparse.RawDescriptionHelpFormatter)
         module.add_arguments(parser)
         return int(module.run(parser.parse_args(arguments[1:])))
     except ConfigError as error:

@@ -6,7 +6,14 @@ import argparse
 import logging
 
 from performer.loop import perform
-from scripts.common import add_process_arguments, begin_process, load_model, stop_event, terms_of
+from scripts.common import (
+    add_process_arguments,
+    begin_process,
+    check_choices,
+    load_model,
+    stop_event,
+    terms_of,
+)
 from shared.config import load_config
 from shared.errors import RendezvousError
 from shared.rendezvous import join_thinker
@@ -30,6 +37,7 @@ def run(args: argparse.Namespace) -> int:
     begin_process("performer", debug=args.debug)
     stop = stop_event()
     config = load_config(args.config)
+    check_choices(config, args.link, args.device)
     family = load_model(config, args.device)
     host, port = args.rendezvous
     try:

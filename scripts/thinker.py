@@ -1,18 +1,29 @@
-"""Start the Thinker: waits for its Performer, then serves the page and WebSocket clients."""
+"""Start the Thinker: serves the page and WebSocket clients as soon as its Performer has joined."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import json
+import contextlib
 import logging
 import threading
 from pathlib import Path
 
-from scripts.common import add_process_arguments, begin_process, load_model, stop_event, terms_of
+from scripts.common import (
+    add_process_arguments,
+    begin_process,
+    check_choices,
+    check_target,
+    load_model,
+    port_number,
+    stop_event,
+    terms_of,
+    write_json,
+)
 from shared.config import load_config
 from shared.errors import RendezvousError
-from shared.rendezvous import Listener, accept_performer
+from shared.links.base import LinkEnd
+from shared.rendezvous import Listener, Terms, accept_performer
 from thinker.engine import EngineOptions, ThinkerEngine
 from thinker.pipeline import Pacing
 from thinker.server import build_app, serve
@@ -31,8 +42,9 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the served port and of the sessions."""
     parser.add_argument("--host", default="127.0.0.1", help="address to serve on (default %(default)s)")
     parser.add_argument(
-        "--port", type=int, default=DEFAULT_PORT, help="port to serve on (default %(default)s)"
-    )
+        "--port", type=port_number, default=DEFAULT_PORT,
+        help="port to serve on, 0 for any that is free (default %(default)s)",
+    )  # fmt: skip
     parser.add_argument("--token", help="a secret that clients must bring")
     parser.add_argument(
         "--pacing", choices=[pacing.value for pacing in Pacing], default=Pacing.EAGER.value,
@@ -55,29 +67,41 @@ def run(args: argparse.Namespace) -> int:
     begin_process("thinker", debug=args.debug)
     stop = stop_event()
     config = load_config(args.config)
+    check_choices(config, args.link, args.device)
+    if args.report is not None:
+        check_target(args.report)
     family = load_model(config, args.device)
+    terms = terms_of(family, config, args.link)
+    options = EngineOptions(model=config.name, seed=args.seed, pacing=Pacing(args.pacing), checked=args.debug)
+    with Listener(*args.rendezvous) as listener:
+        engine = ThinkerEngine(family, lambda: _join(listener, terms, stop), options)
+        return asyncio.run(_serve(args, engine, stop))
+
+
+def _join(listener: Listener, terms: Terms, stop: threading.Event) -> LinkEnd | None:
+    """The link to the Performer, however long it takes to come; None when told to stop."""
     try:
-        with Listener(*args.rendezvous) as listener:
-            link = accept_performer(listener, terms_of(family, config, args.link), stop=stop)
+        with listener:  # there is one Performer: a second one shall not wait for an answer
+            return accept_performer(listener, terms, stop=stop)
     except RendezvousError:
         if stop.is_set():
-            return 0
+            return None
         raise
-    options = EngineOptions(model=config.name, seed=args.seed, pacing=Pacing(args.pacing), checked=args.debug)
-    with link:
-        return asyncio.run(_serve(args, ThinkerEngine(family, link, options), stop))
 
 
 async def _serve(args: argparse.Namespace, engine: ThinkerEngine, stop: threading.Event) -> int:
     loop, over = asyncio.get_running_loop(), asyncio.Event()
 
     def think() -> None:
-        engine.run()
-        loop.call_soon_threadsafe(over.set)
+        try:
+            engine.run()
+        finally:
+            loop.call_soon_threadsafe(over.set)
 
     def watch() -> None:
         stop.wait()
-        loop.call_soon_threadsafe(over.set)
+        with contextlib.suppress(RuntimeError):  # all is over already
+            loop.call_soon_threadsafe(over.set)
 
     threading.Thread(target=watch, name="signals", daemon=True).start()
     model = threading.Thread(target=think, name="model")
@@ -86,11 +110,13 @@ async def _serve(args: argparse.Namespace, engine: ThinkerEngine, stop: threadin
     try:
         await serve(app, host=args.host, port=args.port, stop=over, listening=lambda port: _tell(args, port))
     finally:
+        asked_to = stop.is_set()
+        stop.set()  # the model thread may still be waiting for its Performer
         engine.stop()
         await asyncio.to_thread(model.join)
         if args.report is not None:
-            args.report.write_text(json.dumps(app.state.hall.report(), indent=2) + "\n", encoding="utf-8")
-    return 1 if engine.fault else 0
+            write_json(args.report, app.state.hall.report())
+    return 0 if asked_to and engine.fault is None else 1
 
 
 def _tell(args: argparse.Namespace, port: int) -> None:

@@ -39,7 +39,11 @@ class RuntimeConfig:
     def weights_folder(self) -> Path | None:
         """Where the weights are; None for random ones."""
         if self.weights.startswith("package:"):
-            return Path(str(resources.files(self.weights.removeprefix("package:")))) / "weights"
+            package = self.weights.removeprefix("package:")
+            try:
+                return Path(str(resources.files(package))) / "weights"
+            except (ModuleNotFoundError, ValueError):
+                raise ConfigError(f"config {self.name}: weights: there is no package {package!r}") from None
         return Path(self.weights).expanduser() if self.weights else None
 
 

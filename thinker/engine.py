@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from shared.clock import Clock, FlatOutClock, MonotonicClock, UnitClock
+from shared.clock import Clock, FlatOutClock, MonotonicClock, UnitClock, Wakeup
 from shared.errors import LinkClosed, RuntimeFault
 from shared.links.base import LinkEnd
 from shared.links.waiting import AnyOf, Doorbell
@@ -49,23 +49,34 @@ class _Session:
 
 
 class ThinkerEngine:
-    """Keeps to `thinker.units.Engine`. `run` is the model thread; the rest is called from the event loop."""
+    """Keeps to `thinker.units.Engine`. `run` is the model thread; the rest is called from the event loop.
 
-    def __init__(self, family: Family[Any], link: LinkEnd, options: EngineOptions) -> None:
+    Args:
+        family: the model.
+        join: finds the Performer, for as long as it takes; None when told to stop before there was one.
+        options: see there.
+    """
+
+    _link: LinkEnd  # both set by `run`, once there is a Performer
+    _wakeup: Wakeup
+
+    def __init__(
+        self, family: Family[Any], join: Callable[[], LinkEnd | None], options: EngineOptions
+    ) -> None:
         media = family.media
         self.spec = MediaSpec(
             model=options.model, unit_ms=media.unit_ms, fps=media.fps, frames_per_unit=media.frames_per_unit,
             sample_rate=media.sample_rate, height=media.height, width=media.width,
             input_rate=media.input_rate, input_height=media.input_height, input_width=media.input_width,
         )  # fmt: skip
-        self.timings = Timings(one_host=link.kind in ONE_HOST_LINKS)
+        self.timings = Timings(one_host=True)
         self.counts = Counts()
         self._family = family
-        self._link = link
+        self._join = join
+        self._link_kind: str | None = None
         self._options = options
         self._lock = threading.Lock()
         self._doorbell = Doorbell()
-        self._wakeup = AnyOf(link.receiver, self._doorbell)
         self._asked: _Session | None = None  # the session that shall run; the model thread follows
         self._running: _Session | None = None
         self._pipeline: Pipeline | None = None
@@ -112,19 +123,28 @@ class ThinkerEngine:
         self._doorbell.ring()
 
     def run(self) -> None:
-        """The model thread: serve until `stop`, or until the Performer is gone."""
+        """The model thread: join the Performer, then serve until `stop` or until the Performer is gone."""
         try:
-            self._warm_up()
-            self._ready = True
-            log.info("ready")
-            while not self._stopping:
-                self._serve_once()
+            link = self._join()
+            if link is not None:
+                with link:
+                    self._serve(link)
         except LinkClosed:
             self._fail("the performer has gone away")
         except RuntimeFault as fault:
             self._fail(str(fault))
         finally:
             self._ready = False
+
+    def _serve(self, link: LinkEnd) -> None:
+        self._link, self._link_kind = link, link.kind
+        self._wakeup = AnyOf(link.receiver, self._doorbell)
+        self.timings.one_host = link.kind in ONE_HOST_LINKS
+        self._warm_up()
+        self._ready = True
+        log.info("ready")
+        while not self._stopping:
+            self._serve_once()
 
     def _serve_once(self) -> None:
         self._doorbell.answer()
@@ -144,13 +164,22 @@ class ThinkerEngine:
             self.timings.paused()
         self._running, self._pipeline = asked, None
         if asked is not None:
-            self._pipeline = self._new_pipeline(asked, MonotonicClock(), self.timings, self.counts)
+            self._pipeline = self._new_pipeline(
+                asked, MonotonicClock(), lambda unit: self._emit(asked, unit), self.timings, self.counts
+            )
             self._pipeline.start()
 
-    def _new_pipeline(self, session: _Session, clock: Clock, timings: Timings, counts: Counts) -> Pipeline:
+    def _new_pipeline(
+        self,
+        session: _Session,
+        clock: Clock,
+        on_unit: Callable[[AgentUnit], None],
+        timings: Timings,
+        counts: Counts,
+    ) -> Pipeline:
         return Pipeline(
             family=self._family, link=self._link, clock=UnitClock(self.spec.unit_ms / 1000, clock),
-            wakeup=self._wakeup, source=session.source, on_unit=lambda unit: self._emit(session, unit),
+            wakeup=self._wakeup, source=session.source, on_unit=on_unit,
             session=session.session, seed=self._options.seed, pacing=self._options.pacing, timings=timings,
             counts=counts, flat_out=isinstance(clock, FlatOutClock), checked=self._options.checked,
         )  # fmt: skip
@@ -175,7 +204,7 @@ class ThinkerEngine:
             session=0, source=_Silence(self.spec), on_unit=lambda _: None, on_end=lambda _: None
         )
         timings, counts = Timings(one_host=self.timings.one_host), Counts()
-        pipeline = self._new_pipeline(nothing, FlatOutClock(), timings, counts)
+        pipeline = self._new_pipeline(nothing, FlatOutClock(), nothing.on_unit, timings, counts)
         pipeline.start()
         while counts.emitted < WARM_UP_UNITS and not self._stopping:
             pipeline.step()
@@ -208,7 +237,7 @@ class ThinkerEngine:
             and late_share < 0.01
             and not counts.dropped,
             "slice_bytes": self._family.slice_bytes,
-            "link": self._link.kind,
+            "link": self._link_kind,
             "pacing": self._options.pacing.value,
             "rss_mb": {"thinker": rss_mb(), "performer": None},
             "restarts": 0,

@@ -51,7 +51,10 @@ class Observation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Said:
-    """What a state pass decided: words that begin in this unit, whether anything sounds, lines refused."""
+    """What a state pass decided: words that begin in this unit, whether anything sounds, lines refused.
+
+    `text` ends with a space where it is not empty, so that the texts of all units joined are what was said.
+    """
 
     text: str
     speaking: bool
@@ -102,23 +105,37 @@ class Family(Protocol, Generic[StateT]):
         """Performer: integrate from noise to the unit's latents, flat float32."""
 
 
+class Builder(Protocol):
+    """Makes the model of a config that has been found good."""
+
+    def __call__(self, *, weights: Path | None, device: str) -> Family[Any]:
+        """Build and load; `weights` is a folder, None means random weights of a fixed seed.
+
+        Raises:
+            CheckpointError: the weights are missing or don't fit.
+        """
+
+
 class FamilyLoader(Protocol):
-    """What an entry point names: builds a model from the `[model]` table of a config."""
+    """What an entry point names: reads the `[model]` table of a config."""
 
-    def __call__(self, table: Mapping[str, Any], *, weights: Path | None, device: str) -> Family[Any]:
-        """Build and load; `weights` is a folder, None means random weights of a fixed seed."""
+    def __call__(self, table: Mapping[str, Any]) -> Builder:
+        """Check the table, without cost.
+
+        Raises:
+            ConfigError: names the field that is wrong.
+        """
 
 
-def load_family(name: str, table: Mapping[str, Any], *, weights: Path | None, device: str) -> Family[Any]:
-    """Find the family `name` among the installed entry points and let it build its model.
+def model_builder(name: str, table: Mapping[str, Any]) -> Builder:
+    """Find the family `name` among the installed entry points and let it check its table.
 
     Raises:
         ConfigError: no such family, or a field of the table is wrong.
-        CheckpointError: the weights don't fit.
     """
     found = metadata.entry_points(group=ENTRY_POINTS)
     if name not in found.names:
         installed = ", ".join(sorted(found.names))
         raise ConfigError(f"family={name!r} is not installed; there are: {installed}")
     loader: FamilyLoader = found[name].load()
-    return loader(table, weights=weights, device=device)
+    return loader(table)

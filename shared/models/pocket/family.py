@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,7 +19,7 @@ from shared.checkpoint import config_digest, load_weights
 from shared.errors import ConfigError
 from shared.models.audio_codec import AudioCodec, AudioCodecState
 from shared.models.cache import KVCache
-from shared.models.family import Emission, Media, Observation, Said
+from shared.models.family import Builder, Emission, Media, Observation, Said
 from shared.models.layout import STEPS_PER_UNIT, Block
 from shared.models.pocket.config import FRAMES_PER_UNIT, PocketConfig
 from shared.models.pocket.network import StreamerNetwork
@@ -87,12 +88,17 @@ class PocketFamily:
             *self._solve_modulations, self._clean_modulation = flow_time(times)[:, None, None]
 
     @classmethod
-    def load(cls, table: Mapping[str, Any], *, weights: Path | None, device: str) -> Self:
-        """Build the model of a `[model]` table; without `weights` all are random, of a fixed seed."""
+    def load(cls, table: Mapping[str, Any]) -> Builder:
+        """Check a `[model]` table; what is returned builds its model."""
         try:
             config = from_table(PocketConfig, table, "model")
         except ValueError as error:
             raise ConfigError(str(error)) from None
+        return partial(cls.build, config)
+
+    @classmethod
+    def build(cls, config: PocketConfig, *, weights: Path | None, device: str) -> Self:
+        """Make the model; without a folder of `weights` all are random, of a fixed seed."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(RANDOM_SEED)
             modules = PocketWeights(config)
@@ -139,7 +145,8 @@ class PocketFamily:
         phones = torch.tensor([slots.phones], device=self.device)
         x_BTC = torch.cat([tokens, *network.text_tokens(words, phones)], dim=1)
         self._write(state, Block.STATE, unit, x_BTC)
-        return Said(text="".join(word + " " for word in slots.words), speaking=slots.speaking, refused=refused)
+        text = "".join(word + " " for word in slots.words)
+        return Said(text=text, speaking=slots.speaking, refused=refused)
 
     @torch.inference_mode()
     def remember(self, state: PocketState, unit: int, latents: Tensor) -> None:
