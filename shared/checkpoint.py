@@ -47,7 +47,7 @@ def load_weights(module: nn.Module, folder: Path, digest: str) -> str:
         A digest of config and weights together.
 
     Raises:
-        CheckpointError: no file, not a safetensors file, made for another config, or of other tensors.
+        CheckpointError: no readable safetensors file, made for another config, or of other tensors.
     """
     path = folder / FILE
     try:
@@ -56,6 +56,8 @@ def load_weights(module: nn.Module, folder: Path, digest: str) -> str:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
     except FileNotFoundError:
         raise CheckpointError(f"weights: {path} is not there") from None
+    except OSError as error:
+        raise CheckpointError(f"weights: {path} can't be read ({error})") from None
     except SafetensorError as error:
         raise CheckpointError(f"weights: {path} is damaged or no safetensors file ({error})") from None
     if made_for != digest:

@@ -96,7 +96,7 @@ class Speech:
         self.sounding, word = self.waiting.popleft()
         ahead = [phone for phone, _ in itertools.islice(self.waiting, NEIGHBOURS)]
         ahead += [SILENCE] * (NEIGHBOURS - len(ahead))
-        window = torch.tensor([[*self.recent, self.sounding, *ahead]])
-        chances = (timer(window) / TEMPERATURE).softmax(-1)[0]
+        window = torch.tensor([[*self.recent, self.sounding, *ahead]], device=timer.write.weight.device)
+        chances = (timer(window) / TEMPERATURE).softmax(-1)[0].cpu()  # drawn on the CPU for every device
         self.frames_left = 1 + int(torch.multinomial(chances, 1, generator=generator))
         return [word] if word else []

@@ -24,11 +24,10 @@ def seeded() -> None:
     torch.manual_seed(0)
 
 
-def stir(module: nn.Module, seed: int) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
+@torch.no_grad()
+def stir(module: nn.Module) -> None:
+    for parameter in module.parameters():
+        parameter.add_(0.1 * torch.randn_like(parameter))
 
 
 @pytest.fixture
@@ -39,8 +38,10 @@ def tiny_family() -> Callable[..., PocketFamily]:
         table = load_config("tiny").model
         merged = table | {name: table.get(name, {}) | change for name, change in changes.items()}
         config = from_table(PocketConfig, merged, "model")
-        weights = PocketWeights(config)
-        stir(weights, seed=1)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(1)
+            weights = PocketWeights(config)
+            stir(weights)
         return PocketFamily(config, weights, digest="tiny", device="cpu")
 
     return build

@@ -1,0 +1,257 @@
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from shared.checkpoint import config_digest, save_weights
+from shared.config import load_config
+from shared.errors import CheckpointError, ConfigError
+from shared.models.family import Observation, model_builder
+from shared.models.layout import Block
+from shared.models.pocket.config import PocketConfig
+from shared.models.pocket.family import PocketFamily, PocketWeights
+from shared.models.pocket.spelling import spell
+from shared.models.single import Reply, reply_to
+from shared.tables import from_table
+
+BuildFamily = Callable[..., PocketFamily]
+TINY = load_config("tiny").model
+
+
+def users(units: int, texts: dict[int, str] | None = None, seed: int = 0) -> list[Observation]:
+    """A user who makes noise and lines typed at the given units."""
+    rng = np.random.default_rng(seed)
+    return [
+        Observation(
+            pcm=(0.1 * rng.standard_normal(2560)).astype(np.float32),
+            frames=rng.integers(0, 256, (4, 64, 64, 3), dtype=np.uint8),
+            texts=(texts[unit],) if texts and unit in texts else (),
+        )
+        for unit in range(units)
+    ]
+
+
+def same(one: Reply, two: Reply) -> bool:
+    """To the last bit."""
+    return (
+        torch.equal(one.latents, two.latents)
+        and np.array_equal(one.emission.pcm, two.emission.pcm)
+        and np.array_equal(one.emission.frames, two.emission.frames)
+        and one.said == two.said
+    )
+
+
+def as_a_pair(family: PocketFamily, seed: int, observations: list[Observation]) -> Iterator[Reply]:
+    """The work of Thinker and Performer, which share nothing but the bytes of slices and latents."""
+    thinker, performer = family.init_state(seed), family.init_state(seed)
+    message = memoryview(bytearray(family.slice_bytes))
+
+    def exchange(block: Block, unit: int) -> None:
+        size = family.pack(thinker, block, unit, message)
+        assert size <= family.slice_bytes
+        family.append(performer, block, unit, memoryview(bytearray(message[:size])))
+        kept = family.layout.kept
+        assert torch.equal(performer.cache.kv_L2KND[..., :kept, :], thinker.cache.kv_L2KND[..., :kept, :])
+        assert torch.equal(performer.cache.hidden_N, thinker.cache.hidden_N)
+
+    for unit, user in enumerate(observations):
+        said = family.state_pass(thinker, unit, user, family.encode(thinker, user))
+        exchange(Block.STATE, unit)
+        latents = family.solve(performer, unit)
+        yield Reply(said=said, latents=latents, emission=family.decode(thinker, latents))
+        family.remember(thinker, unit, latents)
+        exchange(Block.REMEMBER, unit)
+
+
+def test_two_caches_are_one_for_200_units(tiny_family: BuildFamily) -> None:
+    family = tiny_family()
+    observations = users(200, {3: "hello there", 120: "and once more"})
+    pair, alone = as_a_pair(family, 7, observations), reply_to(family, 7, observations)
+    assert all(same(a, b) for a, b in zip(pair, alone, strict=True))
+
+
+def with_another_unit(observations: list[Observation], unit: int, **change: object) -> list[Observation]:
+    return [
+        dataclasses.replace(user, **change) if index == unit else user
+        for index, user in enumerate(observations)
+    ]
+
+
+OTHER = users(1, seed=1)[0]
+CHANGES = pytest.mark.parametrize(
+    "change",
+    [{"pcm": OTHER.pcm}, {"frames": OTHER.frames}, {"texts": ("hello",)}],
+    ids=["sound", "picture", "text"],
+)
+
+
+@CHANGES
+def test_a_unit_knows_nothing_of_the_next_and_acts_on_what_was(
+    tiny_family: BuildFamily, change: dict[str, object]
+) -> None:
+    family = tiny_family(senses={"gate": 1.0})
+    observations = users(12)
+    one = list(reply_to(family, 7, observations))
+    two = list(reply_to(family, 7, with_another_unit(observations, 4, **change)))
+    assert all(same(a, b) for a, b in zip(one[:4], two[:4], strict=True))
+    differ = [not torch.equal(a.latents, b.latents) for a, b in zip(one, two, strict=True)]
+    first = differ.index(True)
+    assert first == 4 or ("texts" in change and first < 10)  # a line begins with a pause of up to four units
+    assert all(differ[first:])  # through the cache
+    assert not np.array_equal(one[first].emission.frames, two[first].emission.frames)
+
+
+@pytest.mark.parametrize("change", [{"pcm": OTHER.pcm}, {"frames": OTHER.frames}], ids=["sound", "picture"])
+def test_closed_senses_take_in_nothing(tiny_family: BuildFamily, change: dict[str, object]) -> None:
+    family = tiny_family()
+    family.weights.network.sense_gate.zero_()
+    observations = users(6)
+    one = reply_to(family, 7, observations)
+    two = reply_to(family, 7, with_another_unit(observations, 2, **change))
+    assert all(same(a, b) for a, b in zip(one, two, strict=True))
+
+
+def test_seed_and_input_decide_every_byte(tiny_family: BuildFamily) -> None:
+    observations = users(6, {0: "hello"})
+    first, again, other = (
+        list(reply_to(family, seed, observations))
+        for family, seed in ((tiny_family(), 7), (tiny_family(), 7), (tiny_family(), 8))
+    )
+    assert all(same(a, b) for a, b in zip(first, again, strict=True))
+    assert not any(torch.isclose(a.latents, b.latents).all() for a, b in zip(first, other, strict=True))
+
+
+def test_sessions_of_one_family_do_not_touch_each_other(tiny_family: BuildFamily) -> None:
+    family = tiny_family()
+    here, there = users(8, {1: "hello"}), users(8, {2: "good bye"}, seed=3)
+    alone = list(reply_to(family, 7, here))
+    interleaved = list(zip(reply_to(family, 7, here), reply_to(family, 9, there), strict=True))
+    assert all(same(a, b) for a, (b, _) in zip(alone, interleaved, strict=True))
+
+
+def test_what_is_typed_is_said_once_and_in_order(tiny_family: BuildFamily) -> None:
+    line = "Hello, I have 3 apples; what's your name?"
+    said = [reply.said for reply in reply_to(tiny_family(), 7, users(200, {2: line}))]
+    assert "".join(part.text for part in said) == "".join(word.text + " " for word in spell(line))
+    assert not any(part.speaking for part in said[:2])
+    assert said[-1].text == ""
+    assert not said[-1].speaking
+    assert all(part.speaking for part in said if part.text)
+
+
+def test_what_cant_be_said_is_handed_back(tiny_family: BuildFamily) -> None:
+    said = [reply.said for reply in reply_to(tiny_family(), 7, users(3, {1: "🙂"}))]
+    assert [part.refused for part in said] == [(), ("🙂",), ()]
+
+
+def test_an_interruption_silences_the_text_slots_at_once(tiny_family: BuildFamily) -> None:
+    family = tiny_family()
+    line = "this will take a good while to say and nobody wants to hear the end of it"
+    observations = with_another_unit(users(30, {0: line}), 8, interrupted=True)
+    said = [reply.said for reply in reply_to(family, 7, observations)]
+    assert said[7].speaking
+    assert not any(part.speaking or part.text for part in said[8:])
+
+
+def test_a_line_that_comes_with_the_interruption_is_said(tiny_family: BuildFamily) -> None:
+    observations = with_another_unit(
+        users(60, {0: "one two three four five six"}), 3, interrupted=True, texts=("stop",)
+    )
+    said = [reply.said.text for reply in reply_to(tiny_family(), 7, observations)]
+    assert "".join(said[3:]) == "stop "
+
+
+def test_shapes_and_types(tiny_family: BuildFamily) -> None:
+    family = tiny_family()
+    reply = next(reply_to(family, 7, users(1)))
+    assert reply.latents.dtype == torch.float32
+    assert reply.latents.nbytes == family.latent_bytes
+    assert (reply.emission.pcm.dtype, reply.emission.pcm.shape) == (np.int16, (2560,))
+    assert (reply.emission.frames.dtype, reply.emission.frames.shape) == (np.uint8, (4, 64, 64, 3))
+    media = family.media
+    assert media.sample_rate * media.unit_ms == len(reply.emission.pcm) * 1000
+    assert media.fps * media.unit_ms == media.frames_per_unit * 1000
+
+
+def test_what_is_emitted_is_the_callers_own(tiny_family: BuildFamily) -> None:
+    replies = list(reply_to(tiny_family(), 7, users(3)))
+    first = (replies[0].emission.pcm.copy(), replies[0].emission.frames.copy())
+    assert np.array_equal(replies[0].emission.pcm, first[0])
+    for one, two in itertools.combinations(replies, 2):
+        assert not np.shares_memory(one.emission.frames, two.emission.frames)
+        assert not np.shares_memory(one.emission.pcm, two.emission.pcm)
+
+
+def test_the_cache_stays_where_and_as_large_as_it_is(tiny_family: BuildFamily) -> None:
+    family = tiny_family()
+    state = family.init_state(7)
+    cache = (state.cache.kv_L2KND.data_ptr(), state.cache.kv_L2KND.nbytes)
+    for unit, user in enumerate(users(20)):
+        family.state_pass(state, unit, user, family.encode(state, user))
+        latents = family.solve(state, unit)
+        family.decode(state, latents)
+        family.remember(state, unit, latents)
+        sizes = (state.ears.tail_BN.numel(), state.sound.tail_BN.numel(), state.picture.numel())
+        assert sizes == (240, 480, 2 * 16 * 4 * 4)
+    assert (state.cache.kv_L2KND.data_ptr(), state.cache.kv_L2KND.nbytes) == cache
+
+
+def test_loading_by_name_gives_the_same_random_weights_everywhere() -> None:
+    torch.manual_seed(1)
+    state = torch.get_rng_state()
+    one = model_builder("pocket", TINY)(weights=None, device="cpu")
+    assert torch.equal(torch.get_rng_state(), state)
+    torch.manual_seed(2)
+    two = model_builder("pocket", TINY)(weights=None, device="cpu")
+    assert one.digest == two.digest
+    observations = users(3)
+    assert all(
+        same(a, b)
+        for a, b in zip(reply_to(one, 7, observations), reply_to(two, 7, observations), strict=True)
+    )
+
+
+def test_weights_from_a_folder(tmp_path: Path, tiny_family: BuildFamily) -> None:
+    trained = tiny_family()
+    digest = config_digest(trained.config)
+    save_weights(trained.weights, tmp_path, digest, dtype=torch.float32)
+    loaded = model_builder("pocket", TINY)(weights=tmp_path, device="cpu")
+    assert loaded.digest not in {digest, model_builder("pocket", TINY)(weights=None, device="cpu").digest}
+    observations = users(3)
+    pairs = zip(reply_to(trained, 7, observations), reply_to(loaded, 7, observations), strict=True)
+    assert all(same(a, b) for a, b in pairs)
+
+
+def test_weights_of_another_config_are_refused(tmp_path: Path) -> None:
+    config = from_table(PocketConfig, TINY | {"solver_steps": 3}, "model")
+    save_weights(PocketWeights(config), tmp_path, config_digest(config))
+    with pytest.raises(CheckpointError, match="was made for config"):
+        model_builder("pocket", TINY)(weights=tmp_path, device="cpu")
+
+
+def test_an_unknown_family_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"family='giant' is not installed; there are: .*pocket"):
+        model_builder("giant", {})
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"solver_step": 4}, "model.solver_step is not a setting"),
+        ({"solver_steps": 0}, "solver_steps=0 must be at least 1"),
+        ({"spans": {"text": 0}}, "text=0 must be at least 1"),
+        ({"audio": {"hop": 320}}, "1280 samples a latent are not 40 ms"),
+        ({"video": {"height": 100}}, "height=100 is not a multiple"),
+        ({"senses": {"width": 100}}, "width=100 is not a multiple"),
+        ({"senses": {"sample_rate": 8000}}, "hop=160 is not 10 ms at sample_rate=8000"),
+        ({"senses": {"window": 80}}, "window=80 is shorter than hop=160"),
+    ],
+)
+def test_a_wrong_setting_is_a_config_error_in_one_line(table: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        model_builder("pocket", table)
+    assert "\n" not in str(caught.value)

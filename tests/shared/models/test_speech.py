@@ -1,0 +1,169 @@
+import itertools
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from shared.models.pocket.phones import PHONE_IDS, SILENCE
+from shared.models.pocket.speech import (
+    MAX_FRAMES,
+    MAX_WAITING_PHONES,
+    NEIGHBOURS,
+    PhoneTimer,
+    Speech,
+    TextSlots,
+)
+from shared.models.pocket.spelling import spell
+
+
+class SteadyTimer(PhoneTimer):
+    """A phone lasts as many frames as its id tells: nothing is left to chance."""
+
+    @staticmethod
+    def frames(phone: int) -> int:
+        return 1 + phone % 5
+
+    def forward(self, phones_BW: Tensor) -> Tensor:
+        logits = torch.full((len(phones_BW), MAX_FRAMES), -1e4)
+        for row, window in enumerate(phones_BW.tolist()):
+            logits[row, self.frames(window[NEIGHBOURS]) - 1] = 1e4
+        return logits
+
+
+STEADY = SteadyTimer()
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def phones_of(text: str) -> list[int]:
+    return [PHONE_IDS[phone] for word in spell(text) for phone in word.phones]
+
+
+def speak(speech: Speech, timer: PhoneTimer = STEADY, limit: int = 2000) -> list[TextSlots]:
+    """Advance until nothing waits and nothing sounds."""
+    draws, slots = generator(), list[TextSlots]()
+    while speech.waiting or speech.frames_left:
+        slots.append(speech.advance(timer, draws))
+        assert len(slots) < limit
+    return slots
+
+
+def frames_of(slots: list[TextSlots]) -> list[int]:
+    return [phone for slot in slots for phone in slot.phones]
+
+
+LINES = st.lists(
+    st.sampled_from(["hello", "bus", "stop", "1905", "XKCD", "a", "eye,", "o'clock", "?"]), max_size=8
+)
+
+
+@given(words=LINES)
+@settings(deadline=None, max_examples=40)
+def test_no_phone_is_skipped_or_repeated(words: list[str]) -> None:
+    text = " ".join(words)
+    speech = Speech()
+    assert speech.say(text) is bool(spell(text))
+    frames = frames_of(speak(speech))
+    expected = [phone for phone in phones_of(text) for _ in range(SteadyTimer.frames(phone))]
+    assert frames[: len(expected)] == expected
+    assert set(frames[len(expected) :]) <= {SILENCE}  # what is left of the last unit
+    assert len(frames) - len(expected) < 4
+
+
+def test_drawn_lengths_change_the_rhythm_and_not_the_words() -> None:
+    text = "please say every phone of this once"
+    expected = [phone for phone, _ in itertools.groupby(phones_of(text))]
+    heard = []
+    for seed in range(3):
+        torch.manual_seed(seed)
+        speech = Speech()
+        speech.say(text)
+        heard.append(frames_of(speak(speech, PhoneTimer())))
+        assert [phone for phone, _ in itertools.groupby(heard[-1])] == expected
+    assert heard[0] != heard[1]
+
+
+def test_words_come_one_by_one_each_with_its_first_sound() -> None:
+    text = "Hello, my name is Anna."
+    speech = Speech()
+    speech.say(text)
+    slots = speak(speech)
+    assert [word for slot in slots for word in slot.words] == [word.text for word in spell(text)]
+    assert slots[0].words == ("Hello,",)  # a pause of one frame, then the first sound
+    assert all(slot.speaking for slot in slots if slot.words)
+
+
+def test_lines_wait_for_each_other() -> None:
+    speech = Speech()
+    speech.say("one")
+    speech.say("two")
+    words = [word for slot in speak(speech) for word in slot.words]
+    assert words == ["one", "two"]
+
+
+def test_silence_before_and_after() -> None:
+    speech = Speech()
+    quiet = TextSlots(phones=(SILENCE,) * 4, words=())
+    assert speech.advance(STEADY, generator()) == quiet
+    assert not quiet.speaking
+    speech.say("yes")
+    assert any(slot.speaking for slot in speak(speech))
+    assert speech.advance(STEADY, generator()) == quiet
+
+
+def test_hush_silences_at_once_and_for_good() -> None:
+    speech = Speech()
+    speech.say("this is a long line that will not be finished")
+    while not (slots := speech.advance(STEADY, generator())).speaking:
+        pass
+    assert slots.phones[-1] != SILENCE
+    speech.hush()
+    for _ in range(50):
+        slots = speech.advance(STEADY, generator())
+        assert not slots.speaking
+        assert not slots.words
+
+
+def test_a_line_after_a_hush_is_said_whole() -> None:
+    speech = Speech()
+    speech.say("never mind")
+    for _ in range(2):
+        speech.advance(STEADY, generator())
+    speech.hush()
+    speech.say("good bye")
+    frames = frames_of(speak(speech))
+    assert [p for p, _ in itertools.groupby(frames)] == [
+        p for p, _ in itertools.groupby(phones_of("good bye"))
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "   ", "🙂", "привет", "..."])
+def test_nothing_to_say_is_refused(text: str) -> None:
+    speech = Speech()
+    assert not speech.say(text)
+    assert not speech.waiting
+
+
+def test_too_much_at_once_is_refused_and_taken_later() -> None:
+    speech = Speech()
+    lines = 0
+    while speech.say("a line of some length to fill the queue with"):
+        lines += 1
+        assert lines < 1000
+    assert len(speech.waiting) > MAX_WAITING_PHONES
+    speech.hush()
+    assert speech.say("now there is room")
+
+
+def test_the_same_seed_gives_the_same_rhythm() -> None:
+    timer = PhoneTimer()
+    slots = []
+    for _ in range(2):
+        speech = Speech()
+        speech.say("say it again, just so")
+        slots.append(speak(speech, timer))
+    assert slots[0] == slots[1]
