@@ -42,7 +42,7 @@ class SpectralLoss(nn.Module):
         """Return the scalar loss of a batch of sounds."""
         total = made_BN.new_zeros(())
         for size in TRANSFORM_SIZES:
-            window = torch.hann_window(size)
+            window = torch.hann_window(size, device=made_BN.device)
             made, real = (
                 torch.stft(x, size, size // 4, window=window, return_complex=True) for x in (made_BN, real_BN)
             )
@@ -50,7 +50,7 @@ class SpectralLoss(nn.Module):
             total = total + (made_abs.log() - real_abs.log()).abs().mean()
             total = total + (made_abs - real_abs).norm() / (real_abs.norm() + 1e-3)
             total = total + 0.3 * (made - real).abs().mean() / (real_abs.mean() + 1e-3)
-            mel = mel_filters(size, MEL_BANDS, SAMPLE_RATE)
+            mel = mel_filters(size, MEL_BANDS, SAMPLE_RATE).to(made_BN.device)
             made_mel, real_mel = ((x.transpose(1, 2) @ mel + 1e-2).log() for x in (made_abs, real_abs))
             total = total + (made_mel - real_mel).abs().mean()
         return total / len(TRANSFORM_SIZES)
@@ -58,16 +58,16 @@ class SpectralLoss(nn.Module):
 
 def reconstruct(codec: AudioCodec, pcm_N: NDArray[np.float32]) -> NDArray[np.float32]:
     """Encode and decode a whole recording."""
-    config = codec.config
+    config, device = codec.config, codec.latent_mean_Z.device
     units = math.ceil(len(pcm_N) / UNIT_SAMPLES)
     padded = np.zeros(units * UNIT_SAMPLES + config.lookahead, np.float32)
     padded[: len(pcm_N)] = pcm_N
-    ahead = torch.from_numpy(padded[config.lookahead :])[None]
+    sound = torch.from_numpy(padded).to(device)[None]
     with torch.no_grad():
         # The first window reaches back over the sound that the advance skipped.
-        state = codec.encoder.init_state(1, torch.from_numpy(padded[: config.lookahead])[None])
-        z_BTZ = codec.encode(ahead, state)
-        return codec.decode(z_BTZ, codec.decoder.init_state(1))[0].numpy()
+        state = codec.encoder.init_state(1, sound[:, : config.lookahead])
+        z_BTZ = codec.encode(sound[:, config.lookahead :], state)
+        return codec.decode(z_BTZ, codec.decoder.init_state(1))[0].cpu().numpy()
 
 
 def write_wav(path: Path, pcm_N: NDArray[np.float32]) -> None:
@@ -86,11 +86,12 @@ def measure_statistics(codec: AudioCodec, track: NDArray[np.float32], seconds: i
     The deviation is that of what the decoder was trained on, posterior noise included: dims that carry
     nothing then stay near 0 and are not blown up to unit variance.
     """
-    look, step = codec.config.lookahead, 40 * UNIT_SAMPLES
+    look, step, device = codec.config.lookahead, 40 * UNIT_SAMPLES, codec.latent_mean_Z.device
     means, variances = [], []
     state = codec.encoder.init_state(1)
     for start in range(look, min(len(track), seconds * codec.config.sample_rate) - step, step):
-        mean, log_variance = codec.encoder(torch.from_numpy(track[start : start + step])[None], state)
+        piece = torch.from_numpy(track[start : start + step]).to(device)
+        mean, log_variance = codec.encoder(piece[None], state)
         means.append(mean[0])
         variances.append(log_variance[0].exp())
     mean = torch.cat(means)
@@ -106,12 +107,13 @@ def train_audio_codec(
     *,
     batch: int,
     resume: bool,
+    start: AudioCodec | None = None,
     frozen_encoder: AudioCodec | None = None,
 ) -> AudioCodec:
-    """Train encoder and decoder; with `frozen_encoder`, only its decoder further."""
+    """Train encoder and decoder, from `start` or from nothing; or only the decoder of `frozen_encoder`."""
     torch.manual_seed(config.seed)
     track = voice_track(speech, config.seed)
-    codec = frozen_encoder or AudioCodec(sizes)
+    codec = frozen_encoder or start or AudioCodec(sizes)
     codec.encoder.requires_grad_(frozen_encoder is None)
     spectral = SpectralLoss()
     span, look = CLIP_UNITS * UNIT_SAMPLES, sizes.lookahead
@@ -121,7 +123,8 @@ def train_audio_codec(
         starts = rng.integers(0, len(track) - span - 2 * look, batch)
         gains = rng.uniform(0.6, 1.1, (batch, 1)).astype(np.float32)
         clips = torch.from_numpy(np.stack([track[s : s + span + 2 * look] for s in starts]) * gains)
-        with torch.autocast("cpu", torch.bfloat16):
+        clips = clips.to(config.device)
+        with torch.autocast(torch.device(config.device).type, torch.bfloat16):
             state = codec.encoder.init_state(batch, clips[:, look : 2 * look])
             mean, log_variance = codec.encoder(clips[:, 2 * look :], state)
             log_variance = log_variance.float().clamp(-12, 4)
@@ -144,7 +147,7 @@ def train_audio_codec(
             total += spectral(torch.from_numpy(made)[None], torch.from_numpy(utterance.pcm)[None]).item()
             if index < 6:
                 write_wav(config.folder / f"sample-{index}.wav", made)
-        return {"held_out_spectral": total / 20}
+        return {"held_out_spectral": total / len(held_out[:20])}
 
     average = train(config, codec, losses, evaluate, resume=resume)
     codec.load_state_dict(average)

@@ -6,6 +6,7 @@ cache would show it at that moment, rings and spans included.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 import torch
@@ -15,6 +16,7 @@ from shared.models.layout import STEPS_PER_UNIT, Block
 from shared.models.pocket.config import PocketConfig, Token
 from shared.models.pocket.network import StreamerNetwork
 from shared.models.transformer import Attend
+from training.errors import TrainingError
 from training.loop import TrainConfig, train
 from training.tracks import Track
 
@@ -33,6 +35,13 @@ class Sequence:
     steps_T: Tensor
     mask_TR: Tensor
     places: dict[tuple[Token, int], Tensor]  # (stream, Block or NOISY) -> [units, tokens] indices
+
+    def to(self, device: str) -> Sequence:
+        """A copy on a device."""
+        places = {key: place.to(device) for key, place in self.places.items()}
+        return dataclasses.replace(
+            self, steps_T=self.steps_T.to(device), mask_TR=self.mask_TR.to(device), places=places
+        )
 
 
 def lay_sequence(config: PocketConfig, units: int, streams: tuple[Token, ...]) -> Sequence:
@@ -72,7 +81,8 @@ def masked(sequence: Sequence) -> Attend:
     Written out, since the fused kernel's backward pass is slower here and can't leave out the noisy keys.
     """
     units, kept = sequence.units, sequence.mask_TR.shape[1]
-    bias_TR = torch.zeros(sequence.mask_TR.shape).masked_fill(~sequence.mask_TR, float("-inf"))
+    blocked_TR = ~sequence.mask_TR
+    bias_TR = torch.zeros_like(blocked_TR, dtype=torch.float32).masked_fill(blocked_TR, float("-inf"))
 
     def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         del layer
@@ -102,6 +112,13 @@ class Batch:
     phones: Tensor
     words: Tensor
 
+    def to(self, device: str) -> Batch:
+        """A copy on a device."""
+        return Batch(
+            picture=self.picture.to(device), sound=self.sound.to(device),
+            phones=self.phones.to(device), words=self.words.to(device),
+        )  # fmt: skip
+
 
 def crop(track: Track, words: Tensor, starts: list[int], units: int) -> Batch:
     """Cut `units` units out of a track at each of the start frames."""
@@ -125,20 +142,20 @@ def velocity_loss(
 ) -> dict[str, Tensor]:
     """Flow-matching loss (eps - z) of picture and sound, each unit at a flow time of its own."""
     size, units = batch.words.shape[:2]
-    dim = network.config.transformer.dim
-    tau_BU = torch.sigmoid(torch.randn(size, units))
+    dim, device = network.config.transformer.dim, batch.picture.device
+    tau_BU = torch.sigmoid(torch.randn(size, units, device=device))
     streams = {"picture": (Token.AGENT_PICTURE, batch.picture), "sound": (Token.AGENT_SOUND, batch.sound)}
     noise = {name: torch.randn_like(z) for name, (_, z) in streams.items()}
     noisy, clean = {}, {}
     for name, (_, z) in streams.items():
         tau = tau_BU[:, :, None, None]
         noisy[name] = (1 - tau) * z + tau * noise[name]
-        level = history_noise * torch.rand(size, 1, 1, 1)
+        level = history_noise * torch.rand(size, 1, 1, 1, device=device)
         clean[name] = (1 - level) * z + level * torch.randn_like(z)
 
-    x_BTC = torch.zeros(size, len(sequence.steps_T), dim)
-    modulation = network.transformer.flow_time(torch.zeros(1, 1)).expand(size, len(sequence.steps_T), -1, -1)
-    modulation = modulation.clone()
+    x_BTC = torch.zeros(size, len(sequence.steps_T), dim, device=device)
+    modulation = network.transformer.flow_time(torch.zeros(1, 1, device=device))
+    modulation = modulation.expand(size, len(sequence.steps_T), -1, -1).clone()
 
     def put(token: Token, part: int, tokens_BTC: Tensor) -> None:
         x_BTC[:, sequence.places[token, part].flatten()] = tokens_BTC.to(x_BTC.dtype)
@@ -178,34 +195,42 @@ def train_performer(
     units: int,
     with_user_after: int,
     resume: bool,
+    start: StreamerNetwork | None = None,
 ) -> StreamerNetwork:
-    """Train; from step `with_user_after` on, the user's tokens (gated, so far empty) are there too."""
+    """Train from `start` or from nothing; from step `with_user_after` on, the user's tokens are there too.
+
+    These are gated, and so far empty: they carry time alone.
+
+    Raises:
+        TrainingError: a track is shorter than one sequence of `units` units.
+    """
     torch.manual_seed(config.seed)
-    network = StreamerNetwork(sizes)
+    network = start or StreamerNetwork(sizes)
     for part in (network.ears, network.eyes):
         part.requires_grad_(False)
     network.sense_gate.requires_grad_(False)
-    alone = lay_sequence(sizes, units, (Token.WORD, Token.PHONE, *AGENT))
-    full = lay_sequence(sizes, units, tuple(Token))
+    alone = lay_sequence(sizes, units, (Token.WORD, Token.PHONE, *AGENT)).to(config.device)
+    full = lay_sequence(sizes, units, tuple(Token)).to(config.device)
     words, held_words = track.words(), held_out.words()
-    last = len(words) - units * STEPS_PER_UNIT
+    frames = units * STEPS_PER_UNIT
+    if min(len(words), len(held_words)) <= frames:
+        raise TrainingError(f"the tracks are shorter than units={units}: take more sentences or fewer units")
 
     def losses(step: int) -> dict[str, Tensor]:
         generator = torch.Generator().manual_seed(config.seed * 1_000_003 + step)
-        starts = torch.randint(0, last, (batch,), generator=generator).tolist()
-        piece = crop(track, words, starts, units)
-        with torch.autocast("cpu", torch.bfloat16):
+        starts = torch.randint(0, len(words) - frames, (batch,), generator=generator).tolist()
+        piece = crop(track, words, starts, units).to(config.device)
+        with torch.autocast(torch.device(config.device).type, torch.bfloat16):
             sequence = full if step >= with_user_after else alone
             return velocity_loss(network, sequence, piece, history_noise=0.2)
 
     def evaluate(model: nn.Module, step: int) -> dict[str, float]:
         assert isinstance(model, StreamerNetwork)
-        state = torch.get_rng_state()
         torch.manual_seed(0)
-        starts = list(range(0, len(held_words) - units * STEPS_PER_UNIT, units * STEPS_PER_UNIT))[:8]
+        starts = list(range(0, len(held_words) - frames, frames))[:8]
         sequence = full if step > with_user_after else alone
-        parts = velocity_loss(model, sequence, crop(held_out, held_words, starts, units), history_noise=0.0)
-        torch.set_rng_state(state)
+        piece = crop(held_out, held_words, starts, units).to(config.device)
+        parts = velocity_loss(model, sequence, piece, history_noise=0.0)
         return {f"held_out_{name}": value.item() for name, value in parts.items()}
 
     average = train(config, network, losses, evaluate, resume=resume)

@@ -14,9 +14,12 @@ from numpy.typing import NDArray
 from rich.progress import track
 
 from shared.models.pocket.phones import PHONE_IDS
+from training.errors import TrainingError
+from training.files import require_room
 from training.sentences import corpus
 
 RATE = 16_000
+SENTENCE_BYTES = 150_000  # on the disk, with room to spare
 SPEECH_RMS = 0.1  # -20 dBFS, over the whole sentence
 
 
@@ -30,12 +33,17 @@ class Utterance:
 
 
 def speak(sentence: str, voice: str = "slt") -> Utterance:
-    """Let flite say one sentence, at the agent's loudness."""
+    """Let flite say one sentence, at the agent's loudness.
+
+    Raises:
+        TrainingError: flite is not installed.
+    """
     with tempfile.NamedTemporaryFile(suffix=".wav") as file:
-        done = subprocess.run(
-            ["flite", "-voice", voice, "-psdur", "-t", sentence, "-o", file.name],
-            capture_output=True, text=True, check=True, timeout=60,
-        )  # fmt: skip
+        command = ["flite", "-voice", voice, "-psdur", "-t", sentence, "-o", file.name]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+        except FileNotFoundError:
+            raise TrainingError("flite, which speaks the sentences, is missing: apt install flite") from None
         with wave.open(file.name) as sound:
             raw = np.frombuffer(sound.readframes(sound.getnframes()), np.int16)
     pcm = raw.astype(np.float32) / 32768.0
@@ -48,9 +56,15 @@ def speak(sentence: str, voice: str = "slt") -> Utterance:
 
 
 def load_corpus(folder: Path, count: int, *, held_out: bool, seed: int = 1) -> list[Utterance]:
-    """Speak `count` sentences, or read them from `folder` where an earlier call left them."""
+    """Speak `count` sentences, or read them from `folder` where an earlier call left them.
+
+    Raises:
+        TrainingError: flite is not installed, or the disk is full.
+    """
     path = folder / f"speech-{count}-{'held-out' if held_out else 'train'}-{seed}.npz"
     if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        require_room(folder, count * SENTENCE_BYTES, f"{count} spoken sentences")
         with ThreadPoolExecutor(2) as pool:
             spoken = pool.map(speak, corpus(count, seed, held_out=held_out))
             _save(path, list(track(spoken, "speaking", total=count)))
@@ -71,13 +85,15 @@ def load_corpus(folder: Path, count: int, *, held_out: bool, seed: int = 1) -> l
 
 
 def _save(path: Path, spoken: list[Utterance]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    np.savez(
-        path,
-        sentences=np.array([u.sentence for u in spoken]),
-        pcm=np.concatenate([(u.pcm * 32767).astype(np.int16) for u in spoken]),
-        lengths=np.array([len(u.pcm) for u in spoken]),
-        phone_names=np.array([name for u in spoken for name, _ in u.phones]),
-        phone_ends=np.array([end for u in spoken for _, end in u.phones]),
-        phone_counts=np.array([len(u.phones) for u in spoken]),
-    )
+    partial = path.with_suffix(".partial")
+    with partial.open("wb") as file:
+        np.savez(
+            file,
+            sentences=np.array([u.sentence for u in spoken]),
+            pcm=np.concatenate([(u.pcm * 32767).astype(np.int16) for u in spoken]),
+            lengths=np.array([len(u.pcm) for u in spoken]),
+            phone_names=np.array([name for u in spoken for name, _ in u.phones]),
+            phone_ends=np.array([end for u in spoken for _, end in u.phones]),
+            phone_counts=np.array([len(u.phones) for u in spoken]),
+        )
+    partial.rename(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -15,14 +16,16 @@ from shared.models.layout import STEPS_PER_UNIT
 from shared.models.pocket.config import PHONE_LEAD
 from shared.models.pocket.phones import SILENCE
 from shared.models.video_codec import VideoCodec
+from training import files
 from training.face import draw
 from training.motion import poses
 from training.phones import slots_of
 from training.speech import Utterance
-from training.video_codec import to_tensor
+from training.video_codec import encoder_parts, to_tensor
 
 FRAME_SAMPLES = 640
 CHUNK_FRAMES = 64
+ORDER_SEED, TRACK_SEED, HELD_OUT_SEED = 5, 100, 199
 PAUSES_S = ((0.5, 0.0, 0.4), (0.3, 0.4, 2.0), (0.2, 2.0, 6.0))  # share of all pauses, from, to
 
 
@@ -74,7 +77,8 @@ def tokenise(timeline: Timeline, audio: AudioCodec, video: VideoCodec, rng: np.r
     frames = len(timeline.slots)
     chosen = poses(timeline.phones, frames, rng)
     look = audio.config.lookahead
-    padded = torch.from_numpy(np.pad(timeline.pcm, (0, look)))
+    device = audio.latent_mean_Z.device
+    padded = torch.from_numpy(np.pad(timeline.pcm, (0, look))).to(device)
     audio_state = audio.encoder.init_state(1, padded[None, :look])
     video_state = video.init_state(1)
     pictures, sounds = [], []
@@ -83,7 +87,52 @@ def tokenise(timeline: Timeline, audio: AudioCodec, video: VideoCodec, rng: np.r
         pcm = padded[start * FRAME_SAMPLES + look : stop * FRAME_SAMPLES + look]
         sounds.append(audio.encode(pcm[None], audio_state)[0])
         drawn = to_tensor([draw(pose, video.config.height) for pose in chosen[start:stop]])
-        z, video_state = video.encode(drawn[None], video_state)
+        z, video_state = video.encode(drawn[None].to(device), video_state)
         pictures.append(z[0])
     ahead = timeline.slots[PHONE_LEAD:] + [SILENCE] * PHONE_LEAD
-    return Track(picture=torch.cat(pictures), sound=torch.cat(sounds), phones=torch.tensor(ahead))
+    return Track(picture=torch.cat(pictures).cpu(), sound=torch.cat(sounds).cpu(), phones=torch.tensor(ahead))
+
+
+def training_track(
+    folder: Path, speech: list[Utterance], audio: AudioCodec, video: VideoCodec, *, sentences: int, parts: int
+) -> Track:
+    """A random `sentences` of `speech` as latents, read from `folder` or made in `parts` files there."""
+    order = np.random.default_rng(ORDER_SEED).permutation(len(speech))[:sentences]
+    name = f"tracks-{_encoders(audio, video)}-{len(order)}-of-{len(speech)}"
+    made = [
+        _made(
+            folder / f"{name}-{part}-of-{parts}.pt",
+            [speech[i] for i in order[part::parts]], audio, video, TRACK_SEED + part,
+        )
+        for part in range(parts)
+    ]  # fmt: skip
+    return Track(
+        picture=torch.cat([track.picture for track in made]),
+        sound=torch.cat([track.sound for track in made]),
+        phones=torch.cat([track.phones for track in made]),
+    )
+
+
+def held_out_track_of(folder: Path, held_out: list[Utterance], audio: AudioCodec, video: VideoCodec) -> Track:
+    """All of the held-out sentences as latents, likewise."""
+    path = folder / f"tracks-{_encoders(audio, video)}-held-out-{len(held_out)}.pt"
+    return _made(path, held_out, audio, video, HELD_OUT_SEED)
+
+
+def _encoders(audio: AudioCodec, video: VideoCodec) -> str:
+    """Latents are good for as long as these stay: both encoders and the statistics that normalise."""
+    parts = (audio.encoder, *encoder_parts(video))
+    statistics = [c for codec in (audio, video) for c in (codec.latent_mean_Z, codec.latent_std_Z)]
+    return files.digest_of([*statistics, *(w for part in parts for w in part.state_dict().values())])
+
+
+def _made(path: Path, utterances: list[Utterance], audio: AudioCodec, video: VideoCodec, seed: int) -> Track:
+    if not path.exists():
+        rng = np.random.default_rng(seed)
+        track = tokenise(lay_out(utterances, rng), audio, video, rng)
+        halves = {"picture": track.picture.half(), "sound": track.sound.half()}
+        files.write(path, halves | {"phones": track.phones.to(torch.int16)})
+    saved = files.read(path)
+    return Track(
+        picture=saved["picture"].float(), sound=saved["sound"].float(), phones=saved["phones"].long()
+    )

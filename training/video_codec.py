@@ -54,6 +54,33 @@ def psnr(made: Tensor, real: Tensor) -> float:
     return float(10 * torch.log10(4 / (made - real).square().mean()))
 
 
+def encoder_parts(codec: VideoCodec) -> tuple[nn.Module, ...]:
+    """All that a picture passes on its way to latents."""
+    return codec.read, codec.down_blocks, codec.downs, codec.encoder_mix, codec.to_latent
+
+
+def test_clips(utterances: list[Utterance], size: int) -> Tensor:
+    """Pieces of 16 frames of the face saying each sentence, always the same ones: [B, 16, 3, size, size]."""
+    rng = np.random.default_rng(99)
+    return torch.stack([clip_of(utterance, 16, size, rng) for utterance in utterances])
+
+
+@torch.no_grad()
+def reconstruct(codec: VideoCodec, real_BTCHW: Tensor) -> Tensor:
+    """Encode and decode clips."""
+    batch = len(real_BTCHW)
+    z, _ = codec.encode(real_BTCHW, codec.init_state(batch))
+    return codec.decode(z, codec.init_state(batch))[0]
+
+
+def quality(made: Tensor, real: Tensor) -> dict[str, float]:
+    """PSNR in dB of the whole picture, of the mouth and of the eyes."""
+    boxes = {"psnr_mouth": MOUTH, "psnr_eyes": EYES}
+    cuts = {name: (..., *box_slices(box, *real.shape[-2:])) for name, box in boxes.items()}
+    parts = {name: psnr(made[cut], real[cut]) for name, cut in cuts.items()}
+    return {"psnr": psnr(made, real), **parts}
+
+
 def train_video_codec(
     config: TrainConfig,
     sizes: VideoCodecConfig,
@@ -62,14 +89,18 @@ def train_video_codec(
     *,
     batch: int,
     resume: bool,
+    start: VideoCodec | None = None,
     frozen_encoder: VideoCodec | None = None,
 ) -> VideoCodec:
-    """Train the codec (its pictures must be square); with `frozen_encoder`, only its decoder further."""
+    """Train the codec from `start` or from nothing; or only the decoder of `frozen_encoder`.
+
+    Pictures must be square.
+    """
     torch.manual_seed(config.seed)
-    codec = frozen_encoder or VideoCodec(sizes)
-    for part in (codec.read, codec.down_blocks, codec.downs, codec.encoder_mix, codec.to_latent):
+    codec = frozen_encoder or start or VideoCodec(sizes)
+    for part in encoder_parts(codec):
         part.requires_grad_(frozen_encoder is None)
-    weight = torch.ones(sizes.height, sizes.width)
+    weight = torch.ones(sizes.height, sizes.width, device=config.device)
     weight[box_slices(EYES, sizes.height, sizes.width)] = EYES_WEIGHT
     weight[box_slices(MOUTH, sizes.height, sizes.width)] = MOUTH_WEIGHT
     weight /= weight.mean()
@@ -81,8 +112,8 @@ def train_video_codec(
             for _ in range(batch - 1)
         ]
         clips.append(to_tensor([draw(random_pose(rng), sizes.height) for _ in range(CLIP_FRAMES)]))
-        real = torch.stack(clips)
-        with torch.autocast("cpu", torch.bfloat16):
+        real = torch.stack(clips).to(config.device)
+        with torch.autocast(torch.device(config.device).type, torch.bfloat16):
             mean, log_variance, _ = codec.encode_moments(real, codec.init_state(batch))
             mean, log_variance = mean.float(), log_variance.float().clamp(-12, 4)
             z = mean + torch.randn_like(mean) * (0.5 * log_variance).exp()
@@ -98,10 +129,8 @@ def train_video_codec(
     def evaluate(model: nn.Module, step: int) -> dict[str, float]:
         del step  # the picture is overwritten each time
         assert isinstance(model, VideoCodec)
-        rng = np.random.default_rng(99)
-        real = torch.stack([clip_of(u, 16, sizes.height, rng) for u in held_out[:8]])
-        z, _ = model.encode(real, model.init_state(8))
-        made, _ = model.decode(z, model.init_state(8))
+        real = test_clips(held_out[:8], sizes.height).to(config.device)
+        made = reconstruct(model, real)
         # One column a clip: every fourth frame of the original, below them those of the codec.
         columns = (
             torch.cat([real[:6, ::4], made[:6, ::4]], dim=1)
@@ -109,14 +138,9 @@ def train_video_codec(
             .flatten(2, 3)
             .flatten(0, 1)
         )
-        picture = ((columns + 1) * 127.5).clamp(0, 255).byte().numpy()
+        picture = ((columns + 1) * 127.5).clamp(0, 255).byte().cpu().numpy()
         cv2.imwrite(str(config.folder / "sample.png"), picture[..., ::-1])
-        mouth, eyes = (box_slices(b, sizes.height, sizes.width) for b in (MOUTH, EYES))
-        return {
-            "psnr": psnr(made, real),
-            "psnr_mouth": psnr(made[..., mouth[0], mouth[1]], real[..., mouth[0], mouth[1]]),
-            "psnr_eyes": psnr(made[..., eyes[0], eyes[1]], real[..., eyes[0], eyes[1]]),
-        }
+        return quality(made, real)
 
     average = train(config, codec, losses, evaluate, resume=resume)
     codec.load_state_dict(average)
@@ -132,7 +156,7 @@ def measure_statistics(codec: VideoCodec, speech: list[Utterance]) -> None:
     rng = np.random.default_rng(7)
     means, variances = [], []
     for utterance in speech[:200]:
-        clip = clip_of(utterance, 16, codec.config.height, rng)[None]
+        clip = clip_of(utterance, 16, codec.config.height, rng)[None].to(codec.latent_mean_Z.device)
         mean, log_variance, _ = codec.encode_moments(clip, codec.init_state(1))
         means.append(mean.flatten(0, 2))
         variances.append(log_variance.flatten(0, 2).exp())

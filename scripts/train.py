@@ -1,0 +1,247 @@
+"""Train the pocket model, part by part or all of it, and measure what comes out.
+
+Each part goes on from where its last run was left (Ctrl-C saves). One that was never begun here starts from
+the weights that ship, or from random ones with --scratch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from scripts.common import add_config_argument, check_device
+from shared.checkpoint import FILE
+from shared.config import RuntimeConfig, load_config
+from shared.errors import CheckpointError, ConfigError, RuntimeFault
+from shared.models.family import model_builder
+from shared.models.pocket.config import PocketConfig
+from shared.models.pocket.family import PocketFamily
+from shared.tables import from_table
+
+if TYPE_CHECKING:
+    from training.judge import Verdict
+    from training.parts import Workshop
+
+PARTS = {
+    "audio-codec": "sound to latents and back (half an hour on one core)",
+    "video-codec": "the face to latents and back (an hour)",
+    "timing": "how long phones last (half a minute)",
+    "performer": "the transformer, on the latents of the codecs (an hour and a half)",
+}
+EXAMPLES = """\
+examples:
+  train data -o samples             look at what it learns from: sound, pictures and clips
+  train all --scratch               everything from nothing, about 3.5 hours on one core
+  train performer                   go on with one part, or begin it from the shipped weights
+  train pack -o my-weights          put the parts together ...
+  train judge --weights my-weights  ... and measure them
+"""
+# measure -> (what it is, unit, the goal in words)
+MEASURES = {
+    "wer_agent": ("words wrong: the agent, typed sentences", "%", ""),
+    "wer_original": ("words wrong: the voice it learned from", "%", ""),
+    "wer_codec": ("words wrong: that voice through the codec", "%", ""),
+    "wer_over_original": ("words wrong: agent minus original", "points", "at most 15"),
+    "wer_agent_first_half": ("words wrong: agent, first half of the session", "%", ""),
+    "wer_agent_second_half": ("words wrong: agent, second half", "%", ""),
+    "silence_before_dbfs": ("level before anything is typed", "dBFS", "below -50"),
+    "silence_after_dbfs": ("level after each sentence", "dBFS", "below -50"),
+    "silence_loudest_unit_dbfs": ("level of the loudest silent unit", "dBFS", ""),
+    "lip_correlation": ("lip opening against the drawn face, no lag", "", "at least 0.8"),
+    "lip_correlation_best": ("lip opening against the drawn face, best lag", "", ""),
+    "lip_best_lag_frames": ("best lag, positive: lips late", "frames", "-1 to 1"),
+    "psnr": ("video codec, whole picture", "dB", "at least 30"),
+    "psnr_mouth": ("video codec, mouth", "dB", "at least 27"),
+    "psnr_eyes": ("video codec, eyes", "dB", ""),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command and its options to a parser."""
+    parser.description = __doc__
+    parser.epilog = EXAMPLES
+    commands = parser.add_subparsers(dest="part", required=True, metavar="PART")
+    data = commands.add_parser("data", help="write a few sample clips: WAV, PNG contact sheet, MP4")
+    data.add_argument("-o", "--out", type=Path, default=Path("runs/samples"), metavar="DIR")
+    data.add_argument("-n", type=_count, default=3, help="how many (default %(default)s)")
+    for name, what in PARTS.items():
+        _add_training_options(commands.add_parser(name, help=what))
+    everything = commands.add_parser("all", help="all of these in turn, then pack")
+    _add_training_options(everything)
+    pack = commands.add_parser("pack", help="put the trained parts into a checkpoint folder")
+    _add_folders(pack)
+    for each in (everything, pack):
+        each.add_argument(
+            "-o", "--out", type=Path, default=Path("runs/checkpoint"), metavar="DIR",
+            help="checkpoint folder to write (default %(default)s)",
+        )  # fmt: skip
+    judge = commands.add_parser("judge", help="measure voice, silence, lips and codecs on unseen sentences")
+    _add_judge_options(judge)
+
+
+def _add_folders(parser: argparse.ArgumentParser) -> None:
+    add_config_argument(parser)
+    parser.add_argument(
+        "--runs", type=Path, default=Path("runs"), metavar="DIR",
+        help="checkpoints, logs and data of the parts (default %(default)s)",
+    )  # fmt: skip
+    begin = parser.add_mutually_exclusive_group()
+    begin.add_argument(
+        "--from", dest="base", type=Path, metavar="DIR",
+        help="checkpoint folder for what was not trained here (default: those that ship, if any do)",
+    )  # fmt: skip
+    begin.add_argument("--scratch", action="store_true", help="use no checkpoint: begin with random weights")
+
+
+def _add_training_options(parser: argparse.ArgumentParser) -> None:
+    _add_folders(parser)
+    parser.add_argument(
+        "--recipes", type=Path, metavar="DIR",
+        help="folder with a TOML file of your own for each part that you train (default: training/configs)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--resume", action=argparse.BooleanOptionalAction, default=True,
+        help="go on from the part's last checkpoint; --no-resume begins it anew (default: go on)",
+    )  # fmt: skip
+    _add_compute(parser)
+
+
+def _add_judge_options(parser: argparse.ArgumentParser) -> None:
+    add_config_argument(parser)
+    parser.add_argument(
+        "--weights", type=Path, metavar="DIR", help="checkpoint folder (default: the config's own)"
+    )
+    parser.add_argument(
+        "-n", type=_count, default=20, help="how many unseen sentences (default %(default)s, at most 100)"
+    )
+    parser.add_argument(
+        "--runs", type=Path, default=Path("runs"), metavar="DIR", help="where the spoken sentences are kept"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the session (default %(default)s)")
+    parser.add_argument("--json", type=Path, metavar="OUT", help="write measures and sentences")
+    _add_compute(parser)
+
+
+def _add_compute(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--device", default="cpu", help="cpu, cuda:N or xpu:N (default %(default)s)")
+    parser.add_argument("--threads", type=_count, default=1, metavar="N", help="default %(default)s")
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of 1 or more")
+    return int(text)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what the options say; returns the exit code."""
+    try:
+        importlib.import_module("training.samples")
+    except ModuleNotFoundError as error:
+        raise RuntimeFault(f"{error.name} is missing: pip install 'thinker-performer[dev]'") from None
+    if args.part == "data":
+        return _data(args)
+    if args.part == "judge":
+        return _judge(args)
+    return _train(args)
+
+
+def _data(args: argparse.Namespace) -> int:
+    from training.samples import write_samples  # noqa: PLC0415 - needs the dev packages
+    from training.sentences import corpus  # noqa: PLC0415
+    from training.speech import speak  # noqa: PLC0415
+
+    spoken = [speak(sentence) for sentence in corpus(args.n, seed=1, held_out=False)]
+    for path in write_samples(spoken, args.out):
+        print(f"wrote {path}")
+    return 0
+
+
+def _train(args: argparse.Namespace) -> int:
+    from training.pack import pack  # noqa: PLC0415 - needs the dev packages
+    from training.parts import PARTS as TRAINERS  # noqa: PLC0415
+
+    shop = _workshop(args)
+    for name, train_part in TRAINERS.items():
+        if args.part in {name, "all"}:
+            train_part(shop)
+    if args.part in {"pack", "all"}:
+        pack(shop, args.out)
+    return 0
+
+
+def _workshop(args: argparse.Namespace) -> Workshop:
+    from training.parts import Workshop  # noqa: PLC0415 - needs the dev packages
+
+    config = load_config(args.config)
+    shop = Workshop(model=_pocket_config(config), runs=args.runs, base=_base(args, config))
+    if args.part != "pack":
+        torch.set_num_threads(args.threads)
+        check_device(args.device)
+        shop = dataclasses.replace(shop, recipes=args.recipes, device=args.device, resume=args.resume)
+    return shop
+
+
+def _pocket_config(config: RuntimeConfig) -> PocketConfig:
+    if config.family != "pocket":
+        raise ConfigError(
+            f"config {config.name}: only the family pocket is trained here, not {config.family}"
+        )
+    try:
+        return from_table(PocketConfig, config.model, "model")
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+
+
+def _base(args: argparse.Namespace, config: RuntimeConfig) -> Path | None:
+    if args.scratch:
+        return None
+    if args.base is not None:
+        if not (args.base / FILE).exists():
+            raise CheckpointError(f"--from {args.base}: there is no {FILE} in it")
+        return Path(args.base)
+    shipped = config.weights_folder()
+    return shipped if shipped is not None and (shipped / FILE).exists() else None
+
+
+def _judge(args: argparse.Namespace) -> int:
+    from training.judge import judge  # noqa: PLC0415 - needs the dev packages
+    from training.parts import HELD_OUT_SEED  # noqa: PLC0415
+    from training.recipes import SpeechRecipe  # noqa: PLC0415
+    from training.speech import load_corpus  # noqa: PLC0415
+
+    torch.set_num_threads(args.threads)
+    check_device(args.device)
+    config = load_config(args.config)
+    weights = args.weights or config.weights_folder()
+    family = model_builder(config.family, config.model)(weights=weights, device=args.device)
+    if not isinstance(family, PocketFamily):
+        raise ConfigError(f"config {config.name}: only the family pocket is judged here")
+    spoken = load_corpus(args.runs / "data", SpeechRecipe().held_out, held_out=True, seed=HELD_OUT_SEED)
+    console = Console()
+    verdict = judge(family, spoken[: args.n], seed=args.seed, tell=print)
+    _show(console, verdict)
+    if args.json is not None:
+        content = {"name": "judge", "weights": str(weights), "digest": family.digest, "seed": args.seed}
+        content |= dataclasses.asdict(verdict)
+        args.json.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        console.print(f"wrote {args.json}")
+    return 0
+
+
+def _show(console: Console, verdict: Verdict) -> None:
+    words = sum(sentence.words for sentence in verdict.sentences)
+    table = Table(title=f"{len(verdict.sentences)} unseen sentences, {words} words")
+    for column in ("measure", "value", "unit", "goal"):
+        table.add_column(column, justify="right" if column == "value" else "left")
+    for name, (what, unit, goal) in MEASURES.items():
+        table.add_row(what, f"{verdict.measures[name]:.2f}", unit, goal)
+    console.print(table)

@@ -1,0 +1,67 @@
+"""Put the trained parts together into one checkpoint folder that the runtime loads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from shared.checkpoint import FILE, config_digest, save_weights
+from shared.models.pocket.family import PocketWeights
+from training.errors import TrainingError
+from training.files import read, require_room
+from training.loop import CHECKPOINT
+from training.parts import FINAL, TIMER, Workshop
+
+SOURCES = {  # part of the weights -> folders under runs/, the best first
+    "network": ("performer",),
+    "audio": ("audio-codec",),
+    "video": ("video-decoder", "video-codec"),
+}
+
+
+def pack(shop: Workshop, out: Path) -> Path:
+    """Write `out`/model.safetensors: trained parts of these runs, the others from the base checkpoint.
+
+    Of a part that is still in training the averaged weights of its last checkpoint are taken.
+
+    Raises:
+        TrainingError: a part is neither trained nor in the base checkpoint, or the disk is full.
+    """
+    base = shop.base_weights()
+    weights = base or PocketWeights(shop.model)
+    require_room(out, 2 * _parameters(weights), "weights")
+    for part in (*SOURCES, "timer"):
+        found = _trained(shop.runs, part)
+        if found is None and base is None:
+            raise TrainingError(
+                f"pack: no trained {part} under {shop.runs}, and no checkpoint to take it from"
+            )
+        module = weights.get_submodule(part)
+        if found is not None:
+            module.load_state_dict(found[0])
+        origin = "the base checkpoint" if found is None else found[1]
+        print(f"pack: {part:<8} {_parameters(module) / 1e6:6.2f} M parameters from {origin}")
+    save_weights(weights, out, config_digest(shop.model))
+    size = (out / FILE).stat().st_size
+    print(f"pack: wrote {out / FILE}, {size / 1e6:.1f} MB, {_parameters(weights) / 1e6:.2f} M parameters")
+    return out
+
+
+def _trained(runs: Path, part: str) -> tuple[dict[str, Tensor], str] | None:
+    """The weights of a part and where they are from."""
+    if part == "timer":
+        path = runs / TIMER
+        return (read(path), str(path)) if path.exists() else None
+    for name in SOURCES[part]:
+        final, checkpoint = runs / name / FINAL, runs / name / CHECKPOINT
+        if final.exists():
+            return read(final), str(final)
+        if checkpoint.exists():
+            saved = read(checkpoint)
+            return saved["average"], f"{checkpoint} (in training, step {saved['step']})"
+    return None
+
+
+def _parameters(module: nn.Module) -> int:
+    return sum(p.numel() for p in module.parameters())

@@ -1,0 +1,203 @@
+"""Train the parts of the pocket model one after the other, each from where its last run was left.
+
+A part's folder under `runs/` holds `checkpoint.pt` (to go on from), `log.jsonl`, samples, and `final.pt` (the
+averaged weights) once it is trained. What is not trained here is taken from a checkpoint folder, as a rule
+the weights that ship.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import nn
+
+from shared.checkpoint import config_digest, load_weights
+from shared.models.audio_codec import AudioCodec
+from shared.models.pocket.config import PocketConfig
+from shared.models.pocket.family import PocketWeights
+from shared.models.video_codec import VideoCodec
+from training.audio_codec import train_audio_codec
+from training.errors import TrainingError
+from training.files import read, write
+from training.loop import CHECKPOINT, Schedule, TrainConfig
+from training.performer import train_performer
+from training.recipes import (
+    AudioCodecRecipe,
+    PerformerRecipe,
+    SpeechRecipe,
+    TimingRecipe,
+    VideoCodecRecipe,
+    load_recipe,
+)
+from training.speech import Utterance, load_corpus
+from training.timing import train_timing
+from training.tracks import held_out_track_of, training_track
+from training.video_codec import train_video_codec
+
+FINAL = "final.pt"
+TIMER = "timer.pt"
+HELD_OUT_SEED = 2
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Workshop:
+    """What all parts are trained with: sizes, folders, device."""
+
+    model: PocketConfig
+    runs: Path
+    recipes: Path | None = None  # folder of TOML files; None: those that ship
+    base: Path | None = None  # checkpoint folder that untrained parts begin from; None: random weights
+    device: str = "cpu"
+    resume: bool = True
+
+    def base_weights(self) -> PocketWeights | None:
+        """The checkpoint to begin from; raises CheckpointError where it doesn't fit the model."""
+        if self.base is None:
+            return None
+        weights = PocketWeights(self.model)
+        load_weights(weights, self.base, config_digest(self.model))
+        return weights.to(self.device)
+
+    def speech(self, recipe: SpeechRecipe) -> tuple[list[Utterance], list[Utterance]]:
+        """Sentences to train on and others to measure with; spoken at the first call."""
+        folder = self.runs / "data"
+        return (
+            load_corpus(folder, recipe.sentences, held_out=False),
+            load_corpus(folder, recipe.held_out, held_out=True, seed=HELD_OUT_SEED),
+        )
+
+
+class _Stage:
+    """One run of the training loop: its folder, whether it is done, where it begins."""
+
+    def __init__(self, shop: Workshop, name: str, schedule: Schedule) -> None:
+        self.name = name
+        self.config = TrainConfig.of(schedule, shop.runs / name, shop.device)
+        self.final = self.config.folder / FINAL
+        self.checkpoint = self.config.folder / CHECKPOINT
+        self.resumes = shop.resume and self.checkpoint.exists()
+        steps = read(self.checkpoint)["step"] if self.resumes else 0
+        self.is_done = steps >= schedule.steps and self.final.exists()
+        if self.is_done:
+            print(f"{name}: already trained, {steps} steps (--no-resume trains it anew)")
+
+    def begin(self, shop: Workshop) -> PocketWeights | None:
+        """Return the weights to begin from: None when they are the last run's, or random."""
+        self.final.unlink(missing_ok=True)  # no longer the last word
+        base = None if self.resumes else shop.base_weights()
+        origin = "the last run" if self.resumes else "random weights" if base is None else str(shop.base)
+        print(f"{self.name}: {self.config.steps} steps on {self.config.device}, from {origin}")
+        return base
+
+    def forget(self) -> None:
+        """Begin anew, whatever there is."""
+        self.checkpoint.unlink(missing_ok=True)
+        self.final.unlink(missing_ok=True)
+        self.resumes = self.is_done = False
+
+    def finish(self, module: nn.Module) -> None:
+        """Write the trained weights."""
+        write(self.final, module.state_dict())
+        print(f"{self.name}: trained, {self.final}")
+
+
+def audio_codec(shop: Workshop) -> None:
+    """Train the audio codec."""
+    recipe = load_recipe(AudioCodecRecipe, "audio-codec", shop.recipes)
+    stage = _Stage(shop, "audio-codec", recipe.schedule)
+    if stage.is_done:
+        return
+    speech, held_out = shop.speech(recipe.speech)
+    base = stage.begin(shop)
+    codec = train_audio_codec(
+        stage.config, shop.model.audio, speech, held_out,
+        batch=recipe.batch, resume=stage.resumes, start=None if base is None else base.audio,
+    )  # fmt: skip
+    stage.finish(codec)
+
+
+def video_codec(shop: Workshop) -> None:
+    """Train the video codec, then its decoder further."""
+    recipe = load_recipe(VideoCodecRecipe, "video-codec", shop.recipes)
+    whole = _Stage(shop, "video-codec", recipe.schedule)
+    decoder = _Stage(shop, "video-decoder", recipe.decoder_schedule)
+    if whole.is_done and decoder.is_done:
+        return
+    speech, held_out = shop.speech(recipe.speech)
+    if not whole.is_done:
+        decoder.forget()  # it was trained for an encoder that is going to change
+        base = whole.begin(shop)
+        codec = train_video_codec(
+            whole.config, shop.model.video, speech, held_out,
+            batch=recipe.batch, resume=whole.resumes, start=None if base is None else base.video,
+        )  # fmt: skip
+        whole.finish(codec)
+    frozen = VideoCodec(shop.model.video)
+    frozen.load_state_dict(read(whole.final, shop.device))
+    print(f"{decoder.name}: {decoder.config.steps} steps, the encoder stays as it is")
+    codec = train_video_codec(
+        decoder.config, shop.model.video, speech, held_out,
+        batch=recipe.decoder_batch, resume=decoder.resumes, frozen_encoder=frozen,
+    )  # fmt: skip
+    decoder.finish(codec)
+
+
+def timing(shop: Workshop) -> None:
+    """Train the phone timing; it takes half a minute, so it is done anew or not at all."""
+    path = shop.runs / TIMER
+    if shop.resume and path.exists():
+        print(f"timing: already trained, {path} (--no-resume trains it anew)")
+        return
+    recipe = load_recipe(TimingRecipe, "timing", shop.recipes)
+    speech, held_out = shop.speech(recipe.speech)
+    base = shop.base_weights()
+    timer, exact = train_timing(
+        speech, held_out, epochs=recipe.epochs, start=None if base is None else base.timer.cpu()
+    )
+    write(path, timer.state_dict())
+    print(f"timing: trained, {exact:.0%} of held-out phones exact to the frame, {path}")
+
+
+def performer(shop: Workshop) -> None:
+    """Train the transformer on the latents of both codecs."""
+    recipe = load_recipe(PerformerRecipe, "performer", shop.recipes)
+    stage = _Stage(shop, "performer", recipe.schedule)
+    if stage.is_done:
+        return
+    speech, held_out = shop.speech(recipe.speech)
+    folder, codecs = shop.runs / "data", _codecs(shop)
+    track = training_track(
+        folder, speech, *codecs, sentences=recipe.tracks.sentences, parts=recipe.tracks.parts
+    )
+    held_out_track = held_out_track_of(folder, held_out, *codecs)
+    base = stage.begin(shop)
+    network = train_performer(
+        stage.config, shop.model, track, held_out_track,
+        batch=recipe.batch, units=recipe.units, with_user_after=recipe.with_user_after,
+        resume=stage.resumes, start=None if base is None else base.network,
+    )  # fmt: skip
+    stage.finish(network)
+
+
+PARTS = {"audio-codec": audio_codec, "video-codec": video_codec, "timing": timing, "performer": performer}
+
+
+def _codecs(shop: Workshop) -> tuple[AudioCodec, VideoCodec]:
+    """The codecs of these runs, else those of the base checkpoint."""
+    base = shop.base_weights()
+    audio, video = AudioCodec(shop.model.audio), VideoCodec(shop.model.video)
+    for name, codec, fallback in (
+        ("audio-codec", audio, None if base is None else base.audio),
+        ("video-codec", video, None if base is None else base.video),
+    ):
+        path = shop.runs / name / FINAL
+        if path.exists():
+            codec.load_state_dict(read(path, shop.device))
+        elif fallback is not None:
+            codec.load_state_dict(fallback.state_dict())
+        else:
+            raise TrainingError(
+                f"performer: {path} is not there yet: run `train {name}` first, or give --from"
+            )
+    return audio.to(shop.device).eval(), video.to(shop.device).eval()

@@ -1,0 +1,108 @@
+"""The recipes: one TOML file a part, shipped in `training/configs/` or in a folder of one's own."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import TypeVar
+
+from shared.errors import ConfigError
+from shared.tables import from_table, require_positive
+from training.loop import Schedule
+
+RecipeT = TypeVar("RecipeT")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SpeechRecipe:
+    """How many sentences are spoken to train on, and how many others to measure with."""
+
+    sentences: int = 4400
+    held_out: int = 100
+
+    def __post_init__(self) -> None:
+        if self.sentences < 4 or self.held_out < 1:
+            raise ValueError(
+                f"sentences={self.sentences} must be at least 4, held_out={self.held_out} at least 1"
+            )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AudioCodecRecipe:
+    """`audio-codec.toml`."""
+
+    schedule: Schedule
+    speech: SpeechRecipe = field(default_factory=SpeechRecipe)
+    batch: int = 8
+
+    def __post_init__(self) -> None:
+        require_positive(self, "recipe")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VideoCodecRecipe:
+    """`video-codec.toml`."""
+
+    schedule: Schedule
+    decoder_schedule: Schedule
+    speech: SpeechRecipe = field(default_factory=SpeechRecipe)
+    batch: int = 5
+    decoder_batch: int = 4
+
+    def __post_init__(self) -> None:
+        require_positive(self, "recipe")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TimingRecipe:
+    """`timing.toml`."""
+
+    speech: SpeechRecipe = field(default_factory=SpeechRecipe)
+    epochs: int = 6
+
+    def __post_init__(self) -> None:
+        require_positive(self, "recipe")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrackRecipe:
+    """How many of the spoken sentences become tracks of latents, and in how many files."""
+
+    sentences: int = 2800
+    parts: int = 2
+
+    def __post_init__(self) -> None:
+        require_positive(self, "recipe")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PerformerRecipe:
+    """`performer.toml`."""
+
+    schedule: Schedule
+    speech: SpeechRecipe = field(default_factory=SpeechRecipe)
+    tracks: TrackRecipe = field(default_factory=TrackRecipe)
+    batch: int = 7
+    units: int = 32
+    with_user_after: int = 4000
+
+    def __post_init__(self) -> None:
+        if min(self.batch, self.units) < 1:
+            raise ValueError(f"batch={self.batch} and units={self.units} must be at least 1")
+
+
+def load_recipe(kind: type[RecipeT], name: str, folder: Path | None) -> RecipeT:
+    """Read NAME.toml from `folder`, or the one that ships.
+
+    Raises:
+        ConfigError: no such file, not TOML, an unknown key or a bad value; names file and field.
+    """
+    file = (resources.files("training") / "configs" if folder is None else folder) / f"{name}.toml"
+    try:
+        return from_table(kind, tomllib.loads(file.read_text(encoding="utf-8")), name)
+    except FileNotFoundError:
+        raise ConfigError(f"recipe: {file} is not there") from None
+    except (tomllib.TOMLDecodeError, ValueError) as error:
+        raise ConfigError(f"recipe {file}: {error}") from None
