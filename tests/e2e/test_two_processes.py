@@ -1,0 +1,203 @@
+"""Two processes give byte for byte what one process gives."""
+
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from threading import Thread
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from performer.loop import perform
+from scripts.common import load_model, terms_of
+from shared.clock import Clock, FlatOutClock, ManualClock, UnitClock
+from shared.config import load_config
+from shared.links.base import LinkEnd
+from shared.links.loopback import loopback_pair
+from shared.models.family import Family, Observation
+from shared.models.single import Reply, reply_to
+from shared.rendezvous import Listener, accept_performer
+from thinker.pipeline import Counts, Pacing, Pipeline
+from thinker.timings import Timings
+from thinker.units import AgentUnit, UserUnit
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+CONFIG = load_config("tiny")
+SEED = 11
+UNITS = 60  # the rings of the tiny model hold at most 5
+INTERRUPTED_IN = 9
+TEXTS = {2: ("Good morning, my friend.", "How are you?"), INTERRUPTED_IN + 5: ("And once more.",)}
+session_numbers = itertools.count(1)
+
+
+def user_unit(unit: int) -> UserUnit:
+    """A user who makes noise, moves, types, and interrupts the agent once."""
+    rng = np.random.default_rng(unit)
+    size = load_config("tiny").model["video"]["height"]
+    frames = rng.integers(0, 40, (4, size, size, 3), dtype=np.uint8)
+    for index in range(4):
+        frames[index, :, (4 * unit + index) % size] = 255
+    return UserUnit(
+        pcm=(0.1 * rng.standard_normal(2560)).astype(np.float32), frames=frames, texts=TEXTS.get(unit, ()),
+        interrupted=unit == INTERRUPTED_IN, epoch=int(unit >= INTERRUPTED_IN),
+        missing_samples=0, fresh_frames=4,
+    )  # fmt: skip
+
+
+class Script:
+    """Gives the engine one unit after the other."""
+
+    def __init__(self) -> None:
+        self._units = itertools.count()
+
+    def take(self) -> UserUnit:
+        return user_unit(next(self._units))
+
+
+def observe(unit: int) -> Observation:
+    user = user_unit(unit)
+    return Observation(pcm=user.pcm, frames=user.frames, texts=user.texts, interrupted=user.interrupted)
+
+
+class Talk:
+    """A session through the pair, from the Thinker's end of a link."""
+
+    def __init__(self, family: Family[Any], link: LinkEnd, clock: Clock, pacing: Pacing) -> None:
+        self.units: list[AgentUnit] = []
+        self.latents: list[Tensor] = []
+        self.pipeline = Pipeline(
+            family=family, link=link, clock=UnitClock(0.16, clock), wakeup=link.receiver, source=Script(),
+            on_unit=self.units.append, on_latents=lambda _, latents: self.latents.append(latents),
+            session=next(session_numbers), seed=SEED, pacing=pacing, timings=Timings(one_host=True),
+            counts=Counts(), flat_out=isinstance(clock, FlatOutClock), checked=True,
+        )  # fmt: skip
+
+    def run(self, units: int) -> None:
+        """Hold the session for so many units."""
+        self.pipeline.start()
+        while len(self.units) < units:
+            self.pipeline.step()
+        while not self.pipeline.idle:
+            self.pipeline.wakeup.wait(None)
+            self.pipeline.collect()
+        self.pipeline.finish()
+
+
+@pytest.fixture(scope="module")
+def family() -> Iterator[Family[Any]]:
+    threads = torch.get_num_threads()
+    yield load_model(CONFIG, "cpu")
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def expected(family: Family[Any]) -> list[Reply]:
+    """What one process gives."""
+    return list(reply_to(family, SEED, map(observe, range(UNITS))))
+
+
+@pytest.fixture(scope="module", params=["shm", "gloo"])
+def link(
+    request: pytest.FixtureRequest, family: Family[Any], groups: Callable[[], AbstractContextManager[Any]]
+) -> Iterator[LinkEnd]:
+    """A Performer in a process of its own, and the link to it."""
+    name = request.param
+    with groups() as group, Listener("127.0.0.1", 0) as listener:
+        address = f"127.0.0.1:{listener.port}"
+        performer = group.start(
+            "performer", "--config", "tiny", "--link", name, "--rendezvous", address, "--debug"
+        )
+        with accept_performer(listener, terms_of(family, CONFIG, name), timeout_s=120) as link:
+            assert link.kind == name
+            yield link
+        assert performer.wait() == 1, performer.output
+        assert performer.output.splitlines()[-1] == "performer: the thinker has ended"
+
+
+def assert_same(talk: Talk, expected: list[Reply]) -> None:
+    for number, (unit, latents, one) in enumerate(zip(talk.units, talk.latents, expected, strict=False)):
+        assert unit.unit == number
+        assert (unit.text, unit.speaking) == (one.said.text, one.said.speaking)
+        assert latents.numpy().tobytes() == one.latents.numpy().tobytes(), f"latents of unit {number}"
+        assert unit.pcm.tobytes() == one.emission.pcm.tobytes(), f"sound of unit {number}"
+        assert unit.frames.tobytes() == one.emission.frames.tobytes(), f"pictures of unit {number}"
+    assert number == UNITS - 1
+
+
+def test_the_script_is_worth_comparing(expected: list[Reply]) -> None:
+    speaking = [reply.said.speaking for reply in expected]
+    assert speaking[INTERRUPTED_IN - 1], "the interruption cuts something off"
+    assert not speaking[INTERRUPTED_IN + 1]
+    assert "".join(reply.said.text for reply in expected).endswith("And once more. ")
+    assert len({reply.latents.numpy().tobytes() for reply in expected}) == UNITS
+
+
+@pytest.mark.parametrize(
+    ("make_clock", "pacing"),
+    [
+        (FlatOutClock, Pacing.EAGER),
+        (
+            lambda: ManualClock(time.monotonic()),
+            Pacing.EAGER,
+        ),  # ticks that come as soon as they are waited for
+        (lambda: ManualClock(time.monotonic()), Pacing.BOUNDARY),
+    ],
+    ids=["flat out", "eager", "boundary"],
+)
+def test_two_processes_give_what_one_gives(
+    family: Family[Any],
+    link: LinkEnd,
+    expected: list[Reply],
+    pacing: Pacing,
+    make_clock: Callable[[], Clock],
+) -> None:
+    talk = Talk(family, link, make_clock(), pacing)
+    talk.run(UNITS)
+    assert_same(talk, expected)
+    assert [unit.epoch for unit in talk.units] == [int(n >= INTERRUPTED_IN) for n in range(len(talk.units))]
+
+
+class Watched:
+    """A family whose sessions can be looked at."""
+
+    def __init__(self, family: Family[Any]) -> None:
+        self._family = family
+        self.states: list[Any] = []
+
+    def init_state(self, seed: int) -> Any:
+        state = self._family.init_state(seed)
+        self.states.append(state)
+        return state
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._family, name)
+
+
+def test_the_replica_of_the_cache_is_exact_after_200_units(
+    family: Family[Any], expected: list[Reply]
+) -> None:
+    watched: Any = Watched(family)
+    thinker_end, performer_end = loopback_pair(terms_of(family, CONFIG, "auto").shape)
+
+    def serve() -> None:
+        with performer_end:
+            perform(watched, performer_end, stopping=lambda: False, checked=True)
+
+    performer = Thread(target=serve, daemon=True)
+    performer.start()
+    with thinker_end:
+        talk = Talk(family, thinker_end, FlatOutClock(), Pacing.EAGER)
+        talk.run(200)
+    performer.join(60)
+    assert not performer.is_alive()
+    assert_same(talk, expected)
+    (replica,), own = watched.states, talk.pipeline.state
+    kept = own.cache.layout.kept
+    assert torch.equal(replica.cache.kv_L2KND[..., :kept, :], own.cache.kv_L2KND[..., :kept, :])
+    assert torch.equal(replica.cache.hidden_N, own.cache.hidden_N)
+    assert bool((own.cache.hidden_N == 0).all()), "every place has been written"
