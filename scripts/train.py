@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from training.judge import Verdict
     from training.parts import Workshop
 
+JUDGED_FROM = 100  # held-out sentences, always the same
 PARTS = {
     "audio-codec": "sound to latents and back (half an hour on one core)",
     "video-codec": "the face to latents and back (an hour)",
@@ -120,10 +121,10 @@ def _add_judge_options(parser: argparse.ArgumentParser) -> None:
         "--weights", type=Path, metavar="DIR", help="checkpoint folder (default: the config's own)"
     )
     parser.add_argument(
-        "-n", type=_count, default=20, help="how many unseen sentences (default %(default)s, at most 100)"
-    )
-    parser.add_argument(
-        "--runs", type=Path, default=Path("runs"), metavar="DIR", help="where the spoken sentences are kept"
+        "-n",
+        type=_count,
+        default=20,
+        help=f"how many unseen sentences (default %(default)s, at most {JUDGED_FROM})",
     )
     parser.add_argument("--seed", type=int, default=0, help="of the session (default %(default)s)")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write measures and sentences")
@@ -215,8 +216,8 @@ def _base(args: argparse.Namespace, config: RuntimeConfig) -> Path | None:
 def _judge(args: argparse.Namespace) -> int:
     from training.judge import judge  # noqa: PLC0415 - needs the dev packages
     from training.parts import HELD_OUT_SEED  # noqa: PLC0415
-    from training.recipes import SpeechRecipe  # noqa: PLC0415
-    from training.speech import load_corpus  # noqa: PLC0415
+    from training.sentences import corpus  # noqa: PLC0415
+    from training.speech import speak  # noqa: PLC0415
 
     torch.set_num_threads(args.threads)
     check_device(args.device)
@@ -225,9 +226,9 @@ def _judge(args: argparse.Namespace) -> int:
     family = model_builder(config.family, config.model)(weights=weights, device=args.device)
     if not isinstance(family, PocketFamily):
         raise ConfigError(f"config {config.name}: only the family pocket is judged here")
-    spoken = load_corpus(args.runs / "data", SpeechRecipe().held_out, held_out=True, seed=HELD_OUT_SEED)
+    sentences = corpus(JUDGED_FROM, HELD_OUT_SEED, held_out=True)[: args.n]
     console = Console()
-    verdict = judge(family, spoken[: args.n], seed=args.seed, tell=print)
+    verdict = judge(family, [speak(sentence) for sentence in sentences], seed=args.seed, tell=print)
     _show(console, verdict)
     if args.json is not None:
         content = {"name": "judge", "weights": str(weights), "digest": family.digest, "seed": args.seed}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import pydoc_data.topics
 import random
@@ -77,7 +78,8 @@ def everyday(rng: random.Random) -> str:
     return re.sub(r"{(\w+)}", lambda m: rng.choice(WORDS[m[1]]), rng.choice(PATTERNS))
 
 
-def prose() -> list[str]:
+@functools.cache
+def prose() -> tuple[str, ...]:
     """Plain sentences of 3 to 16 words found in Python's own manual and docstrings, sorted and unique."""
     found: set[str] = set()
     for text in _texts():
@@ -85,7 +87,7 @@ def prose() -> list[str]:
         for sentence in re.findall(r"(?<=[.!?] )[A-Z][a-z' ,-]{12,110}[.?!](?= |$)", flat):
             if 3 <= len(sentence.split()) <= 16:
                 found.add(sentence)
-    return sorted(found)
+    return tuple(sorted(found))
 
 
 def _texts() -> Iterator[str]:
