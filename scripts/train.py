@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from training.judge import Verdict
     from training.parts import Workshop
 
-JUDGED_FROM = 100  # held-out sentences, always the same
+JUDGED_FROM = 100  # held-out sentences, always the same, some of them twice
 PARTS = {
     "audio-codec": "sound to latents and back (half an hour on one core)",
     "video-codec": "the face to latents and back (an hour)",
@@ -48,6 +48,8 @@ examples:
 # measure -> (what it is, unit, the goal in words)
 MEASURES = {
     "wer_agent": ("words wrong: the agent, typed sentences", "%", ""),
+    "wer_agent_small_talk": ("words wrong: agent, small talk", "%", ""),
+    "wer_agent_prose": ("words wrong: agent, prose", "%", ""),
     "wer_original": ("words wrong: the voice it learned from", "%", ""),
     "wer_codec": ("words wrong: that voice through the codec", "%", ""),
     "wer_over_original": ("words wrong: agent minus original", "points", "at most 15"),
@@ -124,7 +126,7 @@ def _add_judge_options(parser: argparse.ArgumentParser) -> None:
         "-n",
         type=_count,
         default=20,
-        help=f"how many unseen sentences (default %(default)s, at most {JUDGED_FROM})",
+        help="how many unseen sentences (default %(default)s, at most about 85)",
     )
     parser.add_argument("--seed", type=int, default=0, help="of the session (default %(default)s)")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write measures and sentences")
@@ -226,7 +228,7 @@ def _judge(args: argparse.Namespace) -> int:
     family = model_builder(config.family, config.model)(weights=weights, device=args.device)
     if not isinstance(family, PocketFamily):
         raise ConfigError(f"config {config.name}: only the family pocket is judged here")
-    sentences = corpus(JUDGED_FROM, HELD_OUT_SEED, held_out=True)[: args.n]
+    sentences = list(dict.fromkeys(corpus(JUDGED_FROM, HELD_OUT_SEED, held_out=True)))[: args.n]
     console = Console()
     verdict = judge(family, [speak(sentence) for sentence in sentences], seed=args.seed, tell=print)
     _show(console, verdict)

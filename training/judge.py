@@ -24,6 +24,7 @@ from training.errors import TrainingError
 from training.face import LIP, MOUTH, draw
 from training.motion import poses
 from training.recogniser import recognise, word_errors
+from training.sentences import prose
 from training.speech import Utterance
 
 IDLE_UNITS = 62  # 10 s in which nothing was typed yet
@@ -166,14 +167,21 @@ def listen(family: PocketFamily, utterance: Utterance, turn: Turn) -> Sentence:
 
 
 def word_error_rates(sentences: Sequence[Sentence]) -> dict[str, float]:
-    """Errors per hundred words; the halves tell whether the voice wears off within the session."""
-    half = len(sentences) // 2
+    """Errors per hundred words; the halves tell whether the voice wears off within the session.
+
+    Unseen small talk shares its patterns with what was trained on, unseen prose shares nothing.
+    """
+    half, book = len(sentences) // 2, set(prose())
+    read = [s for s in sentences if s.said in book]
+    chat = [s for s in sentences if s.said not in book]
 
     def rate(errors: int, of: Sequence[Sentence]) -> float:
         return 100 * errors / max(1, sum(s.words for s in of))
 
     rates = {
         "wer_agent": rate(sum(s.errors for s in sentences), sentences),
+        "wer_agent_small_talk": rate(sum(s.errors for s in chat), chat),
+        "wer_agent_prose": rate(sum(s.errors for s in read), read),
         "wer_original": rate(sum(s.errors_original for s in sentences), sentences),
         "wer_codec": rate(sum(s.errors_codec for s in sentences), sentences),
         "wer_agent_first_half": rate(sum(s.errors for s in sentences[:half]), sentences[:half]),
