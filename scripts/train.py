@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 JUDGED_FROM = 100  # held-out sentences, always the same, some of them twice
 PARTS = {
     "audio-codec": "sound to latents and back (half an hour on one core)",
-    "video-codec": "the face to latents and back (an hour)",
+    "video-codec": "the face to latents and back (three quarters of an hour)",
     "timing": "how long phones last (half a minute)",
-    "performer": "the transformer, on the latents of the codecs (an hour and a half)",
+    "performer": "the transformer, on the latents of the codecs (an hour and a quarter)",
 }
 EXAMPLES = """\
 examples:
   train data -o samples             look at what it learns from: sound, pictures and clips
-  train all --scratch               everything from nothing, about 3.5 hours on one core
+  train all --scratch               everything from nothing, about 3 hours on one core
   train performer                   go on with one part, or begin it from the shipped weights
   train pack -o my-weights          put the parts together ...
   train judge --weights my-weights  ... and measure them
