@@ -21,6 +21,8 @@ CLIP_UNITS = 8
 UNIT_SAMPLES = 2560
 TRANSFORM_SIZES = (256, 512, 1024)
 KL_WEIGHT = 0.01
+CLICK_WEIGHT = 10.0
+SESSION_STARTS_IN = 4  # one clip in so many begins as a session does: in silence, with an empty decoder
 MEL_BANDS = 80
 SAMPLE_RATE = 16_000
 
@@ -123,6 +125,8 @@ def train_audio_codec(
         starts = rng.integers(0, len(track) - span - 2 * look, batch)
         gains = rng.uniform(0.6, 1.1, (batch, 1)).astype(np.float32)
         clips = torch.from_numpy(np.stack([track[s : s + span + 2 * look] for s in starts]) * gains)
+        begins = batch // SESSION_STARTS_IN
+        clips[:begins, : 2 * look] = 0
         clips = clips.to(config.device)
         with torch.autocast(torch.device(config.device).type, torch.bfloat16):
             state = codec.encoder.init_state(batch, clips[:, look : 2 * look])
@@ -131,10 +135,12 @@ def train_audio_codec(
             mean = mean.float()
             z = mean + torch.randn_like(mean) * (0.5 * log_variance).exp()
             made = codec.decoder(z, codec.decoder.init_state(batch))
-        # The decoder's first window has no past here: leave it out of the comparison.
+        # The decoder's first window has no past here. That can be compared only where the past was silence.
+        click = made[:begins, :look].abs().sum() / (batch * look)
         kl = 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).mean()
         return {
             "spectral": spectral(made[:, look:], clips[:, 2 * look : look + span]),
+            "click": CLICK_WEIGHT * click,
             "kl": KL_WEIGHT * kl,
         }
 
