@@ -59,8 +59,10 @@ def check_same_terms(thinker: Hello, performer: Hello) -> None:
     for field in ("version", "digest", "slice_bytes", "latent_bytes", "depth"):
         own, theirs = getattr(thinker, field), getattr(performer, field)
         if own != theirs:
+            remedy = "version of this program" if field == "version" else "--config and weights"
             raise RendezvousError(
-                f"rendezvous: {field} is {own} at the thinker and {theirs} at the performer"
+                f"rendezvous: {field} is {own} at the thinker and {theirs} at the performer: "
+                f"give both the same {remedy}"
             )
 
 

@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import secrets
+import select
 import signal
 import subprocess
 import sys
@@ -72,6 +73,7 @@ class TerminalCommand(Command):
     def __init__(self, arguments: tuple[str, ...], environment: dict[str, str]) -> None:
         self._terminal, inner = pty.openpty()
         self._seen = b""
+        self._closed = threading.Event()
         self.process = subprocess.Popen(
             [sys.executable, "-m", "scripts.main", *arguments],
             stdin=inner, stdout=inner, stderr=inner, cwd=ROOT, env=environment, start_new_session=True,
@@ -93,15 +95,19 @@ class TerminalCommand(Command):
         os.write(self._terminal, keys)
 
     def close_terminal(self) -> None:
-        """Close the window."""
-        terminal, self._terminal = self._terminal, -1
-        if terminal >= 0:
-            os.close(terminal)
+        """Close the window: the foreground of the terminal is hung up on."""
+        if not self._closed.is_set():
+            self._closed.set()
+            self._reader.join()  # a terminal that is being read from is not closed
+            os.close(self._terminal)
 
     def _read(self) -> None:
-        with contextlib.suppress(OSError):  # the last process has closed its side, or the window was closed
-            while data := os.read(self._terminal, 4096):
-                self._seen += data
+        while not self._closed.is_set():
+            if select.select([self._terminal], [], [], 0.1)[0]:
+                try:
+                    self._seen += os.read(self._terminal, 4096)
+                except OSError:  # the last process has closed its side
+                    return
 
 
 class Group:
