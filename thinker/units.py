@@ -32,11 +32,6 @@ class MediaSpec:
     input_width: int
 
     @property
-    def unit_samples(self) -> int:
-        """Samples of the agent's sound in one unit."""
-        return self.sample_rate * self.unit_ms // 1000
-
-    @property
     def input_unit_samples(self) -> int:
         """Samples of the user's sound in one unit."""
         return self.input_rate * self.unit_ms // 1000
@@ -78,6 +73,7 @@ class AgentUnit:
     text: str
     speaking: bool
     ready_ns: int
+    refused: tuple[str, ...] = ()
 
 
 class UserSource(Protocol):
