@@ -51,11 +51,11 @@ async def run_client(
     loop = asyncio.get_running_loop()
     if options.record is not None:
         check_target(options.record)
+    began = loop.time()
     source = await asyncio.to_thread(_open_source, options)
     # the worker is done before the source is closed under it
     with contextlib.closing(source), ThreadPoolExecutor(1, "user") as worker:
         hello = m.Hello(camera=source.has_camera, microphone=source.has_microphone, token=options.token)
-        began = loop.time()
         async with open_session(session_url(options.url), hello) as session:
             ready = await _ready_or_stopped(session, stop)
             if ready is None:

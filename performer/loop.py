@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import logging
-import struct
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from shared.errors import LinkClosed, LinkTimeout, SliceError
 from shared.links.base import LinkEnd
 from shared.models.family import Family
 from shared.models.layout import Block
-from shared.slices import HEADER_BYTES, Kind, SliceHeader, seal, unseal
+from shared.slices import HEADER_BYTES, SEED, Kind, SliceHeader, seal, unseal
 
-log = logging.getLogger(__name__)
-
-SEED = struct.Struct("<q")  # payload of a reset: the seed of the session that begins
-BLOCKS = {Kind.STATE: Block.STATE, Kind.REMEMBER: Block.REMEMBER}
-WAIT_S = 0.5
+WAIT_S = 0.5  # how often a wait looks at `stopping`
 RETURN_WITHIN_S = 5.0
 
 
@@ -32,46 +28,62 @@ def perform(
     Raises:
         LinkError: the exchange failed in another way than by the Thinker's end.
     """
-    sessions: dict[int, Any] = {}
-    while not stopping():
+    performer = Performer(family, link, checked=checked)
+    with suppress(LinkClosed):
+        while not stopping():
+            performer.step()
+
+
+class Performer:
+    """The sessions' replicas of the cache, and the one thing that is done with them."""
+
+    def __init__(self, family: Family[Any], link: LinkEnd, *, checked: bool) -> None:
+        self.sessions: dict[int, Any] = {}
+        self._family = family
+        self._link = link
+        self._checked = checked
+        self._append_ns = 0  # of the slices since the last latents
+
+    def step(self) -> None:
+        """Wait a little for a slice and do what it asks for.
+
+        Raises:
+            LinkError: the Thinker is gone (`LinkClosed`), or sent something that makes no sense.
+        """
         try:
-            message = link.receiver.receive(WAIT_S)
+            message = self._link.receiver.receive(WAIT_S)
         except LinkTimeout:
-            continue
-        except LinkClosed:
             return
         received_ns = time.monotonic_ns()
         header, payload = unseal(message)
-        if header.kind in BLOCKS:
-            family.append(_session(sessions, header), BLOCKS[header.kind], header.unit, payload)
-        elif header.kind is Kind.RESET:
-            sessions[header.session] = family.init_state(*SEED.unpack(payload))
-        elif header.kind is Kind.END:
-            sessions.pop(header.session, None)
+        self._take_in(header, payload)
         payload.release()
-        link.receiver.release()
+        self._link.receiver.release()
+        self._append_ns += time.monotonic_ns() - received_ns
         if header.kind is Kind.STATE:
-            appended_ns = time.monotonic_ns()
-            latents = family.solve(_session(sessions, header), header.unit)
-            timing = (received_ns, appended_ns - received_ns, time.monotonic_ns() - appended_ns)
-            _return(link, header, latents, timing, checked=checked)
+            solving_ns = time.monotonic_ns()
+            latents = self._family.solve(self.sessions[header.session], header.unit).cpu()
+            self._return(header, latents, received_ns, time.monotonic_ns() - solving_ns)
 
+    def _take_in(self, header: SliceHeader, payload: memoryview) -> None:
+        if header.kind is Kind.RESET:
+            self.sessions[header.session] = self._family.init_state(*SEED.unpack(payload))
+        elif header.session not in self.sessions:
+            raise SliceError(f"a slice of session {header.session} came before the session began")
+        elif header.kind is Kind.END:
+            del self.sessions[header.session]
+        elif header.kind in (Kind.STATE, Kind.REMEMBER):
+            block = Block[header.kind.name]
+            self._family.append(self.sessions[header.session], block, header.unit, payload)
 
-def _session(sessions: dict[int, Any], header: SliceHeader) -> Any:
-    if header.session not in sessions:
-        raise SliceError(f"a slice of session {header.session} came before the session began")
-    return sessions[header.session]
-
-
-def _return(
-    link: LinkEnd, state: SliceHeader, latents: torch.Tensor, timing: tuple[int, int, int], *, checked: bool
-) -> None:
-    received_ns, append_ns, solve_ns = timing
-    buffer = link.sender.reserve(RETURN_WITHIN_S)
-    size = latents.nbytes
-    torch.frombuffer(buffer, dtype=latents.dtype, offset=HEADER_BYTES, count=latents.numel()).copy_(latents)
-    header = SliceHeader(
-        kind=Kind.LATENTS, session=state.session, epoch=state.epoch, unit=state.unit, payload_bytes=size,
-        sent_at_ns=time.monotonic_ns(), received_at_ns=received_ns, append_ns=append_ns, solve_ns=solve_ns,
-    )  # fmt: skip
-    link.sender.commit(seal(buffer, header, checked=checked))
+    def _return(self, state: SliceHeader, latents: Tensor, received_ns: int, solve_ns: int) -> None:
+        buffer = self._link.sender.reserve(RETURN_WITHIN_S)
+        room = torch.frombuffer(buffer, dtype=latents.dtype, offset=HEADER_BYTES, count=latents.numel())
+        room.copy_(latents)
+        header = SliceHeader(
+            kind=Kind.LATENTS, session=state.session, epoch=state.epoch, unit=state.unit,
+            payload_bytes=latents.nbytes, sent_at_ns=time.monotonic_ns(), received_at_ns=received_ns,
+            append_ns=self._append_ns, solve_ns=solve_ns,
+        )  # fmt: skip
+        self._append_ns = 0
+        self._link.sender.commit(seal(buffer, header, checked=self._checked))

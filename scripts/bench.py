@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import os
 import platform
 from dataclasses import dataclass
@@ -14,7 +13,8 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from scripts.common import add_config_argument
+from scripts.common import add_config_argument, check_target, write_json
+from shared.config import load_config
 
 BENCHES = {"pair": "the two processes flat out and on the clock, beside the same work in one process"}
 
@@ -35,13 +35,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", choices=BENCHES, help=listed)
     add_config_argument(parser)
     parser.add_argument(
-        "--units", type=int, default=200, metavar="N", help="units a run (default %(default)s)"
+        "--units", type=positive, default=200, metavar="N", help="units a run (default %(default)s)"
     )
     parser.add_argument("--json", type=Path, metavar="OUT", help="write machine, rows and ratios")
 
 
+def positive(text: str) -> int:
+    """A whole number from 1 on."""
+    if not text.isdigit() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+    return int(text)
+
+
 def run(args: argparse.Namespace) -> int:
     """Do what the options say; returns the exit code."""
+    if args.json is not None:
+        check_target(args.json)
+    torch.set_num_threads(load_config(args.config).threads)
     console = Console()
     about = machine()
     console.print(", ".join(f"{key} {value}" for key, value in about.items()))
@@ -55,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
             "ratios": result.ratios,
             "notes": result.notes,
         }
-        args.json.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        write_json(args.json, content)
         console.print(f"wrote {args.json}")
     return 0
 

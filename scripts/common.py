@@ -10,8 +10,9 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import torch
 
@@ -26,6 +27,7 @@ from shared.slices import HEADER_BYTES
 
 DEFAULT_RENDEZVOUS = "127.0.0.1:8764"
 PARENT = "THINKER_PERFORMER_PARENT"  # set by `live`, so that its children end with it
+MAX_SEED = 2**31 - 1
 SWITCH_INTERVAL_S = 0.001  # the event loop gets the interpreter back from the model thread this soon
 
 
@@ -69,6 +71,13 @@ def port_number(text: str) -> int:
     """A TCP port."""
     if not text.isdecimal() or int(text) > 65_535:
         raise argparse.ArgumentTypeError(f"{text!r} is not a port: 0 to 65535")
+    return int(text)
+
+
+def seed_number(text: str) -> int:
+    """A seed of sessions, which units are added to within 64 bits."""
+    if not text.isdigit() or int(text) > MAX_SEED:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to {MAX_SEED}")
     return int(text)
 
 
@@ -170,3 +179,9 @@ def stop_event() -> threading.Event:
     event = threading.Event()
     on_signals(event.set)
     return event
+
+
+def say(line: str, *, end: str = "\n", file: TextIO | None = None) -> None:
+    """Print, to stderr if nothing else is said. Where the terminal is gone there is nobody left to tell."""
+    with suppress(OSError):
+        print(line, end=end, file=file or sys.stderr, flush=True)

@@ -16,6 +16,7 @@ from scripts.common import (
     check_target,
     load_model,
     port_number,
+    seed_number,
     stop_event,
     terms_of,
     write_json,
@@ -50,7 +51,7 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
         "--pacing", choices=[pacing.value for pacing in Pacing], default=Pacing.EAGER.value,
         help="decode a unit when it is solved, or at the next tick as the paper does (default %(default)s)",
     )  # fmt: skip
-    parser.add_argument("--seed", type=int, default=0, help="of all randomness (default %(default)s)")
+    parser.add_argument("--seed", type=seed_number, default=0, help="of all randomness (default %(default)s)")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -72,7 +73,10 @@ def run(args: argparse.Namespace) -> int:
         check_target(args.report)
     family = load_model(config, args.device)
     terms = terms_of(family, config, args.link)
-    options = EngineOptions(model=config.name, seed=args.seed, pacing=Pacing(args.pacing), checked=args.debug)
+    options = EngineOptions(
+        model=config.name, seed=args.seed, pacing=Pacing(args.pacing), checked=args.debug,
+        latents_within_s=config.latents_within_s,
+    )  # fmt: skip
     with Listener(*args.rendezvous) as listener:
         engine = ThinkerEngine(family, lambda: _join(listener, terms, stop), options)
         return asyncio.run(_serve(args, engine, stop))

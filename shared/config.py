@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,7 +21,8 @@ class RuntimeConfig:
     """Everything of a config file but the inside of `[model]`, which belongs to the model's family.
 
     `weights` is a folder: a path, `package:NAME` for weights that ship with the package `NAME`, or empty for
-    random weights of a fixed seed.
+    random weights of a fixed seed. A Performer that needs more than `latents_within_s` for a unit is taken for
+    stuck.
     """
 
     name: str = ""
@@ -28,11 +30,14 @@ class RuntimeConfig:
     weights: str = ""
     threads: int = 1
     link_depth: int = 4
+    latents_within_s: float = 10.0
     model: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.threads < 1:
             raise ValueError(f"threads={self.threads} must be at least 1")
+        if not 0 < self.latents_within_s < math.inf:
+            raise ValueError(f"latents_within_s={self.latents_within_s} must be above 0")
         if self.link_depth < 2:
             raise ValueError(f"link_depth={self.link_depth} must be at least 2")
 

@@ -20,12 +20,14 @@ class Histogram:
     def __init__(self) -> None:
         self.count = 0
         self.max = 0.0
+        self.total = 0.0
         self._bins = array("Q", bytes(8 * (_NUM_BINS + 1)))
 
     def record(self, seconds: float) -> None:
         """Add one value, in seconds, not negative."""
         self.count += 1
         self.max = max(self.max, seconds)
+        self.total += seconds
         self._bins[_bin_of(seconds)] += 1
 
     def percentile(self, percent: float) -> float:
@@ -66,11 +68,11 @@ class Stages:
             histogram = self._histograms.get(name)
             return 0.0 if histogram is None else 1e3 * histogram.percentile(percent)
 
-    def max_ms(self, name: str) -> float:
-        """The longest duration of stage `name` in milliseconds, exact; 0 when nothing was recorded."""
+    def mean_ms(self, name: str) -> float:
+        """The mean of stage `name` in milliseconds, exact; 0 when nothing was recorded."""
         with self._lock:
             histogram = self._histograms.get(name)
-            return 0.0 if histogram is None else 1e3 * histogram.max
+            return 0.0 if histogram is None else 1e3 * histogram.total / histogram.count
 
     def summary_ms(self) -> dict[str, dict[str, float]]:
         """{name: {"p50": ms, "p99": ms}} of every stage, in the order of their first record."""

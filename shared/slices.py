@@ -15,7 +15,7 @@ The header (little endian):
         28     4  CRC-32 of the payload when the flag CHECKED is set, else 0
         32     8  sent_at_ns      sender's monotonic clock when the message left
         40     8  received_at_ns  latents: Performer's monotonic clock when the unit's state slice came
-        48     8  append_ns       latents: how long the append took
+        48     8  append_ns       latents: how long all appends since the last latents took
         56     8  solve_ns        latents: how long the solve took
 
 `received_at_ns` and `sent_at_ns` of latents are of one clock, so that the time spent on the exchange is known
@@ -32,6 +32,9 @@ from shared.errors import SliceError
 
 HEADER_BYTES = 64
 VERSION = 1
+
+SEED = struct.Struct("<q")
+"""Payload of a RESET: the seed of the session that begins."""
 
 _MAGIC = b"TP"
 _HEADER = struct.Struct("<2sBBHHIIqIIqqqq")

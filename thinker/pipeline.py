@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import enum
 import logging
-import struct
 import time
 from collections import deque
 from collections.abc import Callable
@@ -21,19 +20,18 @@ import torch
 from torch import Tensor
 
 from shared.clock import UnitClock, Wakeup
+from shared.errors import LinkTimeout
 from shared.links.base import LinkEnd
-from shared.models.family import Family, Observation
+from shared.models.family import Family, Observation, Said
 from shared.models.layout import Block
-from shared.slices import HEADER_BYTES, Kind, SliceHeader, seal, unseal
+from shared.slices import HEADER_BYTES, SEED, Kind, SliceHeader, seal, unseal
 from thinker.timings import Timings
 from thinker.units import AgentUnit, UserSource
 
 log = logging.getLogger(__name__)
 
-SEED = struct.Struct("<q")
 SEND_WITHIN_S = 5.0
 MAX_BEHIND_UNITS = 4  # a loop that is further behind gives up units instead of chasing them
-KINDS = {Block.STATE: Kind.STATE, Block.REMEMBER: Kind.REMEMBER}
 
 
 class Pacing(enum.Enum):
@@ -82,8 +80,7 @@ class _Unit:
 
     epoch: int
     due_at: float
-    text: str
-    speaking: bool
+    said: Said
     sent_ns: int
 
 
@@ -104,6 +101,7 @@ class Pipeline:
     counts: Counts
     flat_out: bool = False  # every tick is due at once (benches): no unit can be late or given up
     checked: bool = False
+    latents_within_s: float = 10.0  # a Performer that takes longer is taken for stuck
     on_latents: Callable[[int, Tensor], None] | None = None  # for tests and recordings
     state: Any = field(init=False)
     unit: int = field(init=False, default=0)  # the next state pass
@@ -209,10 +207,8 @@ class Pipeline:
         assert encoded is not None
         with self.timings.stage("state"):
             said = self.family.state_pass(self.state, unit, encoded.user, encoded.tokens)
-        for text in said.refused:
-            log.warning("session %d: nothing to say in %r", self.session, text[:60])
         sent_ns = self._send_slice(Block.STATE, encoded.epoch, unit)
-        self._units[unit] = _Unit(encoded.epoch, encoded.due_at, said.text, said.speaking, sent_ns)
+        self._units[unit] = _Unit(encoded.epoch, encoded.due_at, said, sent_ns)
         self._solving, self._encoded = unit, None
         self.unit += 1
 
@@ -227,7 +223,8 @@ class Pipeline:
         self.on_unit(
             AgentUnit(
                 unit=solved.unit, epoch=about.epoch, pcm=emission.pcm, frames=emission.frames,
-                text=about.text, speaking=about.speaking, ready_ns=int(ready * 1e9),
+                text=about.said.text, speaking=about.said.speaking, refused=about.said.refused,
+                ready_ns=int(ready * 1e9),
             )
         )  # fmt: skip
 
@@ -240,19 +237,22 @@ class Pipeline:
         self._unremembered = None
 
     def _wait(self) -> None:
-        if self.clock.due(self.unit):
-            self.wakeup.wait(None)  # for the latents: the tick has come already
-        else:
+        if not self.clock.due(self.unit):
             self.clock.wait(self.unit, self.wakeup)
+        elif not self.wakeup.wait(self.latents_within_s):  # the tick has come: only latents are missing
+            raise LinkTimeout(
+                f"the performer sent no latents of unit {self._solving} within {self.latents_within_s:g} s"
+            )
 
     def _fill_seed(self, out: memoryview) -> int:
         SEED.pack_into(out, 0, self.seed)
         return SEED.size
 
     def _send_slice(self, block: Block, epoch: int, unit: int) -> int:
-        sent_ns = time.monotonic_ns()
-        self._send(KINDS[block], epoch, unit, lambda out: self.family.pack(self.state, block, unit, out))
-        return sent_ns
+        began_ns = time.monotonic_ns()
+        self._send(Kind[block.name], epoch, unit, lambda out: self.family.pack(self.state, block, unit, out))
+        self.timings.packed((time.monotonic_ns() - began_ns) / 1e9)
+        return began_ns
 
     def _send(self, kind: Kind, epoch: int, unit: int, fill: Callable[[memoryview], int]) -> None:
         buffer = self.link.sender.reserve(SEND_WITHIN_S)

@@ -34,6 +34,10 @@ class Timings:
         self.busy_s["thinker"] += seconds
         self._record(name, seconds)
 
+    def packed(self, seconds: float) -> None:
+        """A slice was packed and sent: the Thinker's work, though its time counts as `send`."""
+        self.busy_s["thinker"] += seconds
+
     def exchanged(self, header: SliceHeader, sent_ns: int, returned_ns: int) -> None:
         """Take the Performer's times from returned latents; the slice was ready to be sent at `sent_ns`.
 

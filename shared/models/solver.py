@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 
 import torch
@@ -24,7 +25,12 @@ def euler(velocity: Velocity, noise: Tensor, times: tuple[float, ...]) -> Tensor
     return x
 
 
+def unit_generator(seed: int, unit: int, purpose: str) -> torch.Generator:
+    """A source of randomness that depends on session seed, unit and purpose alone, on the CPU for every device."""
+    digest = hashlib.blake2b(f"{seed} {unit} {purpose}".encode(), digest_size=7).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest))
+
+
 def unit_noise(seed: int, unit: int, shape: tuple[int, ...]) -> Tensor:
     """Normal noise that depends on the session seed and the unit alone, made on the CPU for every device."""
-    generator = torch.Generator().manual_seed(seed * 1_000_003 + unit)
-    return torch.randn(shape, generator=generator)
+    return torch.randn(shape, generator=unit_generator(seed, unit, "noise"))

@@ -25,7 +25,7 @@ from shared.models.pocket.config import FRAMES_PER_UNIT, PocketConfig
 from shared.models.pocket.network import StreamerNetwork
 from shared.models.pocket.speech import PhoneTimer, Speech
 from shared.models.pocket.spelling import load_dictionary
-from shared.models.solver import euler, flow_times, unit_noise
+from shared.models.solver import euler, flow_times, unit_generator, unit_noise
 from shared.models.video_codec import VideoCodec
 from shared.tables import from_table
 
@@ -138,7 +138,7 @@ class PocketFamily:
         if user.interrupted:
             state.speech.hush()
         refused = tuple(text for text in user.texts if not state.speech.say(text))
-        generator = torch.Generator().manual_seed(state.seed * 1_000_003 + unit)
+        generator = unit_generator(state.seed, unit, "durations")
         slots = state.speech.advance(self.weights.timer, generator)
         network = self.weights.network
         words = torch.tensor([[int(slots.speaking)]], device=self.device)
@@ -199,6 +199,6 @@ class PocketFamily:
         self.weights.network.run(x_BTC, steps_T, self._clean_modulation, attend)
 
     def _split(self, latents: Tensor) -> tuple[Tensor, Tensor]:
-        picture, sound = torch.split(latents, [self._picture_size, self._sound_size])
+        picture, sound = torch.split(latents.to(self.device), [self._picture_size, self._sound_size])
         video, audio = self.config.video, self.config.audio
         return picture.view(1, -1, video.latent_dim), sound.view(1, -1, audio.latent_dim)

@@ -6,6 +6,8 @@ Shape suffixes: B batch, W window of phones, C channels.
 from __future__ import annotations
 
 import itertools
+import re
+import textwrap
 from collections import deque
 from dataclasses import dataclass, field
 
@@ -18,7 +20,10 @@ from shared.models.pocket.spelling import spell
 
 NEIGHBOURS = 3  # phones to either side that decide how long one lasts
 MAX_FRAMES = 16
-MAX_WAITING_PHONES = 4000
+MAX_WAITING_CHARACTERS = 20_000
+PIECE = 200  # characters that are spelled at a time
+FEW_PHONES = 16  # so many left: time for the next piece
+SPEAKABLE = re.compile(r"[A-Za-z0-9À-ÿ%&+=@#°$€£]")
 TEMPERATURE = 0.6  # of drawn durations: averages flatten the rhythm, the raw spread stumbles
 
 
@@ -53,26 +58,39 @@ class TextSlots:
 
 @dataclass(slots=True)
 class Speech:
-    """The pointer of one session: phones to come, with the word that each begins, and the one that sounds."""
+    """The pointer of one session: phones to come, with the word that each begins, and the one that sounds.
 
+    Lines are spelled piece by piece, when the phones before them run out: a long one must not cost one unit.
+    """
+
+    lines: deque[str] = field(default_factory=deque)
     waiting: deque[tuple[int, str]] = field(default_factory=deque)
     recent: deque[int] = field(default_factory=lambda: deque([SILENCE] * NEIGHBOURS, NEIGHBOURS))
     sounding: int = SILENCE
     frames_left: int = 0
 
+    @property
+    def busy(self) -> bool:
+        """Whether something waits to be said, or sounds."""
+        return bool(self.lines or self.waiting or self.frames_left)
+
     def say(self, text: str) -> bool:
         """Queue a line; False when there is nothing in it to say or too much waits already."""
-        words = spell(text)
-        if not words or len(self.waiting) > MAX_WAITING_PHONES:
+        pieces = [piece for piece in textwrap.wrap(text, PIECE) if SPEAKABLE.search(piece)]
+        if not pieces or sum(map(len, self.lines)) + len(text) > MAX_WAITING_CHARACTERS:
             return False
-        for word in words:
+        self.lines.extend(pieces)
+        return True
+
+    def _spell_next_piece(self) -> None:
+        for word in spell(self.lines.popleft()):
             begins = next(i for i, phone in enumerate(word.phones) if phone != PHONES[SILENCE])
             for index, phone in enumerate(word.phones):
                 self.waiting.append((PHONE_IDS[phone], word.text if index == begins else ""))
-        return True
 
     def hush(self) -> None:
         """Stop: nothing that waits is said, and the phone that sounds ends now."""
+        self.lines.clear()
         self.waiting.clear()
         self.frames_left = 0
         self.sounding = SILENCE
@@ -81,6 +99,8 @@ class Speech:
     def advance(self, timer: PhoneTimer, generator: torch.Generator) -> TextSlots:
         """Move on by one unit; durations are drawn from `generator`."""
         phones, words = [], []
+        if self.lines and len(self.waiting) < FEW_PHONES:
+            self._spell_next_piece()
         for _ in range(STEPS_PER_UNIT):
             if self.frames_left == 0:
                 words += self._next_phone(timer, generator)

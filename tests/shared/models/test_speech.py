@@ -9,8 +9,9 @@ from torch import Tensor
 from shared.models.pocket.phones import PHONE_IDS, SILENCE
 from shared.models.pocket.speech import (
     MAX_FRAMES,
-    MAX_WAITING_PHONES,
+    MAX_WAITING_CHARACTERS,
     NEIGHBOURS,
+    PIECE,
     PhoneTimer,
     Speech,
     TextSlots,
@@ -46,7 +47,7 @@ def phones_of(text: str) -> list[int]:
 def speak(speech: Speech, timer: PhoneTimer = STEADY, limit: int = 2000) -> list[TextSlots]:
     """Advance until nothing waits and nothing sounds."""
     draws, slots = generator(), list[TextSlots]()
-    while speech.waiting or speech.frames_left:
+    while speech.busy:
         slots.append(speech.advance(timer, draws))
         assert len(slots) < limit
     return slots
@@ -145,7 +146,7 @@ def test_a_line_after_a_hush_is_said_whole() -> None:
 def test_nothing_to_say_is_refused(text: str) -> None:
     speech = Speech()
     assert not speech.say(text)
-    assert not speech.waiting
+    assert not speech.busy
 
 
 def test_too_much_at_once_is_refused_and_taken_later() -> None:
@@ -154,9 +155,19 @@ def test_too_much_at_once_is_refused_and_taken_later() -> None:
     while speech.say("a line of some length to fill the queue with"):
         lines += 1
         assert lines < 1000
-    assert len(speech.waiting) > MAX_WAITING_PHONES
+    assert MAX_WAITING_CHARACTERS - 100 < sum(map(len, speech.lines)) <= MAX_WAITING_CHARACTERS
     speech.hush()
     assert speech.say("now there is room")
+
+
+def test_a_long_line_is_spelled_piece_by_piece_and_said_whole() -> None:
+    words = [f"word {number}" for number in range(300)]
+    speech = Speech()
+    assert speech.say(" ".join(words))
+    speech.advance(STEADY, generator())
+    assert len(speech.waiting) < 2 * PIECE
+    said = [word for slot in speak(speech, limit=20_000) for word in slot.words]
+    assert said.count("word") in {299, 300}  # the first one may have begun in the unit above
 
 
 def test_the_same_seed_gives_the_same_rhythm() -> None:
