@@ -8,6 +8,7 @@ import contextlib
 import logging
 import threading
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from scripts.common import (
     add_process_arguments,
@@ -46,12 +47,33 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
         "--port", type=port_number, default=DEFAULT_PORT,
         help="port to serve on, 0 for any that is free (default %(default)s)",
     )  # fmt: skip
-    parser.add_argument("--token", help="a secret that clients must bring")
+    parser.add_argument("--token", type=secret, help="a secret that clients must bring")
+    parser.add_argument(
+        "--allow-origin", type=web_origin, action="append", default=[], metavar="ORIGIN",
+        help="let pages of this origin connect and take its host for a name of this server, such as"
+        " https://example.org; again for more",
+    )  # fmt: skip
     parser.add_argument(
         "--pacing", choices=[pacing.value for pacing in Pacing], default=Pacing.EAGER.value,
         help="decode a unit when it is solved, or at the next tick as the paper does (default %(default)s)",
     )  # fmt: skip
     parser.add_argument("--seed", type=seed_number, default=0, help="of all randomness (default %(default)s)")
+
+
+def secret(text: str) -> str:
+    """A token. An empty one would be an open server that looks like a closed one."""
+    if not text:
+        raise argparse.ArgumentTypeError("must not be empty; leave it out for an open server")
+    return text
+
+
+def web_origin(text: str) -> str:
+    """What a browser sends as a page's origin: scheme, host, and the port where it isn't the usual one."""
+    parts = urlsplit(text.lower())
+    bare = parts.hostname and parts._replace(path="", query="", fragment="") == parts
+    if parts.scheme not in {"http", "https"} or not bare:
+        raise argparse.ArgumentTypeError(f"{text!r} is not http://HOST[:PORT] or https://HOST[:PORT]")
+    return text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -110,7 +132,7 @@ async def _serve(args: argparse.Namespace, engine: ThinkerEngine, stop: threadin
     threading.Thread(target=watch, name="signals", daemon=True).start()
     model = threading.Thread(target=think, name="model")
     model.start()
-    app = build_app(engine, token=args.token)
+    app = build_app(engine, host=args.host, token=args.token, allow_origins=args.allow_origin)
     try:
         await serve(app, host=args.host, port=args.port, stop=over, listening=lambda port: _tell(args, port))
     finally:

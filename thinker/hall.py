@@ -3,11 +3,10 @@
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 
 from starlette.applications import Starlette
-from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse, Response
 from starlette.websockets import WebSocket
@@ -34,19 +33,20 @@ class Hall:
     Args:
         engine: serves the sessions.
         token: what clients must bring, or None for an open server.
-        allow_origins: other origins whose pages may connect, such as "https://example.org"; "*" is any.
         limits: for every session.
+
+    Raises:
+        ValueError: the token is empty, which would be an open server that looks like a closed one.
     """
 
-    def __init__(
-        self, engine: Engine, *, token: str | None, allow_origins: Sequence[str], limits: SessionLimits
-    ) -> None:
+    def __init__(self, engine: Engine, *, token: str | None, limits: SessionLimits) -> None:
+        if token == "":
+            raise ValueError("the token is empty; None is an open server")
         self.engine = engine
         self.lag = LoopLag()
         self.metrics = ServerMetrics(self.report)
         self.lobby = Lobby(engine, self.metrics, max_waiting=MAX_WAITING)
         self._token = token
-        self._allow_origins = frozenset(allow_origins)
         self._limits = limits
         self._pool = ThreadPoolExecutor(MEDIA_THREADS, thread_name_prefix="media")
         self._sessions: dict[Session, asyncio.Task[None]] = {}
@@ -108,20 +108,11 @@ class Hall:
             await asyncio.wait(self._sessions.values(), timeout=within_s)
 
     def _refusal(self, websocket: WebSocket) -> Response | None:
-        if not self._is_welcome(websocket.headers):
-            return PlainTextResponse("pages of this origin may not connect; see --allow-origin", 403)
         if SUBPROTOCOL not in websocket.scope["subprotocols"]:
             return PlainTextResponse(f"offer the WebSocket subprotocol {SUBPROTOCOL}", 400)
         if len(self._sessions) >= MAX_CONNECTIONS:
             return PlainTextResponse("too many connections", 503)
         return None
-
-    def _is_welcome(self, headers: Headers) -> bool:
-        """Browsers name the page's origin: without this check any page could talk to a local server."""
-        origin = headers.get("origin")
-        if origin is None or origin in self._allow_origins or "*" in self._allow_origins:
-            return True
-        return origin.partition("://")[2].lower() == headers.get("host", "").lower()
 
     async def _show_metrics(self) -> None:
         while True:

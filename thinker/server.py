@@ -13,6 +13,7 @@ import msgspec
 import uvicorn
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route, WebSocketRoute
@@ -21,6 +22,7 @@ from protocol.media import MAX_MEDIA_BYTES
 from shared.errors import AddressError
 from thinker import site
 from thinker.flow import SessionLimits
+from thinker.guard import Guard
 from thinker.hall import Hall
 from thinker.units import Engine
 
@@ -28,12 +30,13 @@ from thinker.units import Engine
 def build_app(
     engine: Engine,
     *,
+    host: str = "127.0.0.1",
     token: str | None = None,
     allow_origins: Sequence[str] = (),
     limits: SessionLimits | None = None,
 ) -> Starlette:
-    """The ASGI app; `app.state.hall` is what its connections share. Parameters as of `Hall`."""
-    hall = Hall(engine, token=token, allow_origins=allow_origins, limits=limits or SessionLimits())
+    """The ASGI app; `app.state.hall` is what its connections share. Parameters as of `Hall` and `Guard`."""
+    hall = Hall(engine, token=token, limits=limits or SessionLimits())
 
     async def healthz(_: Request) -> Response:
         return PlainTextResponse("ok")
@@ -68,6 +71,7 @@ def build_app(
             Route("/report", guarded(report)),  # holds what the agent said
             WebSocketRoute("/v1/session", hall.session),
         ],
+        middleware=[Middleware(Guard, host=host, allow_origins=allow_origins)],
         lifespan=hall.lifespan,
     )
     app.state.hall = hall

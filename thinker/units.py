@@ -63,8 +63,8 @@ class AgentUnit:
     `pcm` is int16 [samples], `frames` uint8 [frames, height, width, 3] in RGB; the receiver may keep both, so
     the engine must not write to them again. `epoch` is that of the `UserUnit` that it answers: the server
     drops what is older than the last interruption. `text` is what the agent begins to say in this unit.
-    `ready_ns` is `time.monotonic_ns()` when it was decoded. `refused` are lines of the user that the model won't
-    answer: there is nothing to say in them, or too much waits.
+    `ready_ns` is `time.monotonic_ns()` when it was decoded. `refused` are lines of the user that the model
+    won't answer: there is nothing to say in them, or too much waits.
     """
 
     unit: int

@@ -161,10 +161,13 @@ class Server:
         self.port = port
         self.http = f"http://127.0.0.1:{port}"
 
-    async def connect(self, hello: m.Hello | None = None, *, query: str = "", **options: Any) -> Client:
-        """Open a WebSocket; `options` are those of the websockets library."""
+    async def connect(
+        self, hello: m.Hello | None = None, *, query: str = "", name: str = "", **options: Any
+    ) -> Client:
+        """Open a WebSocket; `name` is what it calls the server, `options` are those of websockets."""
         options = {"subprotocols": [Subprotocol(m.SUBPROTOCOL)], "proxy": None, "max_size": None, **options}
-        socket = await connect(f"ws://127.0.0.1:{self.port}/v1/session{query}", **options)
+        url = f"ws://{name or f'127.0.0.1:{self.port}'}/v1/session{query}"
+        socket = await connect(url, host="127.0.0.1", port=self.port, **options)
         return Client(socket, hello or m.Hello())
 
     async def tick_through(self, times: int = 1) -> None:

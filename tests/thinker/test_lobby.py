@@ -7,6 +7,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from protocol import messages as m
+from thinker.server import build_app
 
 
 async def test_clients_wait_their_turn(server: Any) -> None:
@@ -79,17 +80,6 @@ async def test_the_subprotocol_must_be_offered(server: Any) -> None:
         assert m.SUBPROTOCOL.encode() in refused.value.response.body
 
 
-async def test_other_origins_are_refused(run_server: Any) -> None:
-    async with run_server(allow_origins=["https://friend.example"]) as server:
-        for origin in ("http://evil.example", "null", f"http://127.0.0.1:{server.port + 1}", "x"):
-            with pytest.raises(InvalidStatus) as refused:
-                await server.connect(origin=origin)
-            assert refused.value.response.status_code == 403
-        for origin in (server.http, "https://friend.example"):
-            async with await server.connect(origin=origin) as client:
-                await client.start()
-
-
 async def test_a_token_is_wanted(run_server: Any) -> None:
     async with run_server(token="sesame") as server:
         for hello, query in (
@@ -105,6 +95,11 @@ async def test_a_token_is_wanted(run_server: Any) -> None:
         for hello, query in ((m.Hello(token="sesame"), ""), (m.Hello(), "?token=sesame")):
             async with await server.connect(hello, query=query) as client:
                 await client.start()
+
+
+def test_an_empty_token_is_no_token_at_all(engine: Any) -> None:
+    with pytest.raises(ValueError, match="token"):
+        build_app(engine, token="")
 
 
 async def test_connections_have_a_bound(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
