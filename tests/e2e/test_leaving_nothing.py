@@ -58,13 +58,29 @@ def end_by_termination(live: Any) -> None:
 def test_an_end_in_order(group: Any, talking: Any, tmp_path: Path, end: Callable[[Any], None]) -> None:
     end(talking)
     group.assert_nothing_left()
-    assert talking.wait() == (0 if end is not end_by_closing_the_terminal else talking.process.returncode)
+    code = talking.wait()
+    assert code == 0 or end is end_by_closing_the_terminal, "where nobody is left to be told it may be any"
     assert "Traceback" not in talking.output
     report = json.loads((tmp_path / "report.json").read_text())
     client = report["client"]
     assert client["ended"] == "stopped"
     assert seconds_of(tmp_path / "out.mp4") == pytest.approx(0.16 * (client["units"] + client["gaps"]))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.mp4", "report.json"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "kill -9"])
+@pytest.mark.parametrize("moment", ["children", "joined"])
+def test_an_end_while_starting(group: Any, eventually: Until, number: signal.Signals, moment: str) -> None:
+    live = group.start("live", "--config", "tiny", "--port", "0", "--text", "hello")
+    if moment == "children":  # which have not yet loaded anything
+        eventually(lambda: len(group.pids()) == 3, "both processes")
+    else:
+        live.wait_for("link shm, chosen")
+    live.process.send_signal(number)
+    expected = {-signal.SIGKILL} if number == signal.SIGKILL else {130, 0}  # 0: it was quick to begin
+    assert live.wait() in expected, live.output
+    group.assert_nothing_left()
+    assert "Traceback" not in live.output
 
 
 def test_kill_9_of_the_launcher(group: Any, talking: Any) -> None:

@@ -179,7 +179,7 @@ def never_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     def start(*command: str) -> None:
         pytest.fail(f"started {command}")
 
-    monkeypatch.setattr("scripts.live._start", start)
+    monkeypatch.setattr("scripts.pair._start", start)
     monkeypatch.setattr("scripts.live.on_signals", lambda _stop: None)
 
 
