@@ -50,6 +50,8 @@ class Hall:
         self._limits = limits
         self._pool = ThreadPoolExecutor(MEDIA_THREADS, thread_name_prefix="media")
         self._sessions: dict[Session, asyncio.Task[None]] = {}
+        self._ending = False
+        self.metrics.connections.set_function(self._sessions.__len__)
 
     def report(self) -> dict[str, object]:
         """The engine's report with what only the server knows."""
@@ -71,26 +73,28 @@ class Hall:
         if refusal is not None:
             await websocket.send_denial_response(refusal)
             return
-        await websocket.accept(SUBPROTOCOL)
-        if "token" in websocket.query_params and not self.knows_token(websocket):
-            await websocket.close(CloseCode.UNAUTHORISED, "the token is missing or wrong")
-            return
+        known = self.knows_token(websocket)
         session = Session(
             websocket,
             spec=self.engine.spec,
             lobby=self.lobby,
             pool=self._pool,
             metrics=self.metrics,
-            token=None if self.knows_token(websocket) else self._token,
+            token=None if known else self._token,
             limits=self._limits,
         )
-        self._sessions[session] = asyncio.ensure_future(session.run())
-        self.metrics.connections.inc()
+        if "token" in websocket.query_params and not known:
+            session.end(CloseCode.UNAUTHORISED, "the token is missing or wrong")
+        # Counted before anything is awaited: many may come at once.
+        self._sessions[session] = asyncio.ensure_future(self._serve(session, websocket))
         try:
             await self._sessions[session]
         finally:
             del self._sessions[session]
-            self.metrics.connections.dec()
+
+    async def _serve(self, session: Session, websocket: WebSocket) -> None:
+        await websocket.accept(SUBPROTOCOL)
+        await session.run()
 
     def knows_token(self, connection: HTTPConnection) -> bool:
         """Whether ?token= or an Authorization header (Bearer) holds the token; true when there is none."""
@@ -101,7 +105,8 @@ class Hall:
         return secrets.compare_digest(offered.encode(), self._token.encode())
 
     async def end_sessions(self, within_s: float) -> None:
-        """Close every session with 1001 and wait until they are gone, so long at most."""
+        """Close every session with 1001, let nobody in, and wait until they are gone, so long at most."""
+        self._ending = True
         for session in self._sessions:
             session.end(CloseCode.GOING_AWAY, "the server is shutting down")
         if self._sessions:
@@ -110,6 +115,8 @@ class Hall:
     def _refusal(self, websocket: WebSocket) -> Response | None:
         if SUBPROTOCOL not in websocket.scope["subprotocols"]:
             return PlainTextResponse(f"offer the WebSocket subprotocol {SUBPROTOCOL}", 400)
+        if self._ending:
+            return PlainTextResponse("the server is shutting down", 503)
         if len(self._sessions) >= MAX_CONNECTIONS:
             return PlainTextResponse("too many connections", 503)
         return None

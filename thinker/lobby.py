@@ -19,6 +19,10 @@ class Guest(Protocol):
     def inbox(self) -> Inbox:
         """Where the engine takes the session's user units from."""
 
+    @property
+    def over(self) -> bool:
+        """Its end is decided: it is about to leave, and no slot must be spent on it."""
+
     def on_unit(self, unit: AgentUnit) -> None:
         """Called by the engine on the model thread."""
 
@@ -62,11 +66,11 @@ class Lobby:
 
     def leave(self, guest: Guest) -> None:
         """The guest is gone, whether it was seated, waiting or neither: the next one moves up."""
+        if guest in self._waiting:
+            self._waiting.remove(guest)
         handle = self._seated.pop(guest, None)
         if handle is not None:
             self._engine.close_session(handle)
-        elif guest in self._waiting:
-            self._waiting.remove(guest)
         self.look()
 
     def look(self) -> None:
@@ -75,8 +79,8 @@ class Lobby:
             for guest in (*self._seated, *self._waiting):
                 guest.failed(self._engine.fault)
             return
-        while self._waiting and self._engine.ready and self._seat(self._waiting[0]):
-            self._waiting.popleft()
+        while self._waiting and self._engine.ready and self._seat_next():
+            pass
         for position, guest in enumerate(self._waiting, start=1):
             guest.queued(position)
 
@@ -86,10 +90,16 @@ class Lobby:
             self.look()
             await asyncio.sleep(LOOK_EVERY_S)
 
-    def _seat(self, guest: Guest) -> bool:
+    def _seat_next(self) -> bool:
+        """Let the first of those who wait go on; false when there is no slot for it."""
+        guest = self._waiting[0]
+        if guest.over:
+            self._waiting.popleft()
+            return True
         handle = self._engine.open_session(inbox=guest.inbox, on_unit=guest.on_unit, on_end=guest.on_end)
         if handle is None:
             return False
+        self._waiting.popleft()
         self._seated[guest] = handle
         guest.seated(handle)
         return True

@@ -47,7 +47,7 @@ class Session:
     """Serves one accepted connection; `run` returns when it is over.
 
     Args:
-        socket: accepted with the protocol's subprotocol.
+        socket: accepted with the protocol's subprotocol before `run`.
         spec: the media of the model.
         lobby: where it waits for a slot.
         pool: threads for media.
@@ -103,6 +103,11 @@ class Session:
 
     # ---- called by the server and the lobby
 
+    @property
+    def over(self) -> bool:
+        """Whether the end is decided; `run` returns soon."""
+        return self._over.done()
+
     async def run(self) -> None:
         """Serve until either side ends it; the slot is free and the connection closed on return."""
         parts = (self._read, self._convert, self._code, self._write, self._watch)
@@ -154,7 +159,7 @@ class Session:
 
     def failed(self, reason: str) -> None:
         """The engine can't go on with this session."""
-        if not self._over.done():
+        if not self.over:
             self._send(m.Error(code="engine-failed", message=reason, fatal=True))
             self.end(CloseCode.INTERNAL, reason)
 
@@ -185,7 +190,7 @@ class Session:
     # ---- the tasks
 
     async def _read(self) -> None:
-        while not self._over.done():
+        while not self.over:
             data = await self._wire.receive()
             if data is None:
                 self._lost_client()
@@ -230,7 +235,7 @@ class Session:
             case Send():
                 self._put(event.data)
             case Close():
-                if not self._over.done():
+                if not self.over:
                     self._over.set_result(event)
             case MediaUnit():
                 self._user_pump.put(event)
@@ -297,7 +302,7 @@ class Session:
     # ---- the end
 
     def _lost_client(self) -> None:
-        self._client_gone = self._client_gone or not self._over.done()
+        self._client_gone = self._client_gone or not self.over
         self.end(CloseCode.GOING_AWAY, "the client is gone")
 
     def _notice_crash(self, tasks: list[asyncio.Task[None]]) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 import pytest
+from starlette.applications import Starlette
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 from websockets.typing import Subprotocol
@@ -154,9 +155,10 @@ class Client:
 
 
 class Server:
-    """Where the server under test listens, and its engine."""
+    """Where the server under test listens, its app and its engine."""
 
-    def __init__(self, engine: EchoEngine, port: int) -> None:
+    def __init__(self, app: Starlette, engine: EchoEngine, port: int) -> None:
+        self.app = app
         self.engine = engine
         self.port = port
         self.http = f"http://127.0.0.1:{port}"
@@ -195,7 +197,7 @@ async def running(engine: EchoEngine, **options: Any) -> AsyncIterator[Server]:
     app = build_app(engine, **options)
     task = asyncio.create_task(serve(app, host="127.0.0.1", port=0, stop=stop, listening=port.set_result))
     try:
-        yield Server(engine, await port)
+        yield Server(app, engine, await port)
     finally:
         stop.set()
         await task

@@ -1,12 +1,16 @@
 """Who gets in, and in which order."""
 
+import asyncio
 import contextlib
 from typing import Any
 
 import pytest
+from starlette.websockets import WebSocket
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from protocol import messages as m
+from thinker.flow import SessionLimits
+from thinker.hall import Hall
 from thinker.server import build_app
 
 
@@ -24,6 +28,19 @@ async def test_clients_wait_their_turn(server: Any) -> None:
         assert await third.next(m.Ready)
         assert server.engine.opened == 2
         await third.socket.close()
+
+
+async def test_clients_that_vanish_together_leave_the_slot_free(server: Any, caplog: Any) -> None:
+    seated, queued = await server.connect(), await server.connect()
+    await seated.start()
+    await queued.greet()
+    await queued.next(m.Queued)
+    for client in (seated, queued):
+        client.socket.transport.abort()
+    async with await server.connect() as late:
+        await late.start()
+        assert len(server.engine.open) == 1
+    assert "Traceback" not in caplog.text
 
 
 async def test_media_sent_while_waiting_is_no_fault(server: Any) -> None:
@@ -108,3 +125,37 @@ async def test_connections_have_a_bound(server: Any, monkeypatch: pytest.MonkeyP
         with pytest.raises(InvalidStatus) as refused:
             await server.connect()
         assert refused.value.response.status_code == 503
+
+
+async def test_connections_count_before_they_are_accepted(
+    engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many can come while the first is still being accepted."""
+    monkeypatch.setattr("thinker.hall.MAX_CONNECTIONS", 1)
+    hall = Hall(engine, token=None, limits=SessionLimits())
+    accepting, go_on = asyncio.Event(), asyncio.Event()
+    sent: list[tuple[str, int | None]] = []
+
+    async def connect() -> None:
+        arriving = iter(("websocket.connect", "websocket.disconnect"))
+
+        async def receive() -> dict[str, str]:
+            return {"type": next(arriving)}
+
+        async def send(message: Any) -> None:
+            sent.append((message["type"], message.get("status")))
+            accepting.set()
+            await go_on.wait()
+
+        scope = {"type": "websocket", "subprotocols": [m.SUBPROTOCOL], "headers": [], "query_string": b""}
+        await hall.session(WebSocket({**scope, "extensions": {"websocket.http.response": {}}}, receive, send))
+
+    connections = [asyncio.create_task(connect())]
+    await accepting.wait()
+    connections += [asyncio.create_task(connect()) for _ in range(3)]
+    go_on.set()
+    await asyncio.gather(*connections)
+    assert sent == [("websocket.accept", None)] + 3 * [
+        ("websocket.http.response.start", 503),
+        ("websocket.http.response.body", None),
+    ]

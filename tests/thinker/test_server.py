@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
+from websockets.exceptions import InvalidStatus
 
 from protocol import messages as m
 from shared.errors import AddressError
@@ -109,6 +110,28 @@ async def test_stopping_closes_the_sessions(run_server: Any) -> None:
         closed = asyncio.create_task(client.closed())
     assert await closed == (1001, "the server is shutting down")
     assert server.engine.open == []
+
+
+async def test_stopping_tells_those_who_wait_too(run_server: Any, caplog: Any) -> None:
+    async with run_server() as server:
+        clients = [await server.connect() for _ in range(3)]
+        await clients[0].start()
+        for client in clients[1:]:
+            await client.greet()
+            await client.next(m.Queued)
+        closed = [asyncio.create_task(client.closed()) for client in clients]
+    assert await asyncio.gather(*closed) == [(1001, "the server is shutting down")] * 3
+    assert server.engine.opened == 1, "a slot that comes free while all end goes to nobody"
+    assert "Traceback" not in caplog.text
+
+
+async def test_a_server_that_ends_lets_nobody_in(run_server: Any) -> None:
+    async with run_server() as server, await server.connect():
+        ending = asyncio.create_task(server.app.state.hall.end_sessions(within_s=5.0))
+        with pytest.raises(InvalidStatus) as refused:
+            await server.connect()
+        assert refused.value.response.status_code == 503
+        await ending
 
 
 async def test_a_server_can_be_stopped_before_it_began(engine: Any) -> None:
