@@ -21,8 +21,8 @@ class RuntimeConfig:
     """Everything of a config file but the inside of `[model]`, which belongs to the model's family.
 
     `weights` is a folder: a path, `package:NAME` for weights that ship with the package `NAME`, or empty for
-    random weights of a fixed seed. A Performer that needs more than `latents_within_s` for a unit is taken for
-    stuck.
+    random weights of a fixed seed. A Performer that needs more than `latents_within_s` for a unit is taken to
+    be stuck.
     """
 
     name: str = ""

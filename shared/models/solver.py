@@ -26,7 +26,7 @@ def euler(velocity: Velocity, noise: Tensor, times: tuple[float, ...]) -> Tensor
 
 
 def unit_generator(seed: int, unit: int, purpose: str) -> torch.Generator:
-    """A source of randomness that depends on session seed, unit and purpose alone, on the CPU for every device."""
+    """Randomness that depends on session seed, unit and purpose alone, made on the CPU for every device."""
     digest = hashlib.blake2b(f"{seed} {unit} {purpose}".encode(), digest_size=7).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest))
 
