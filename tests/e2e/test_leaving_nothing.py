@@ -6,6 +6,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,23 @@ def test_kill_9_of_one_process(group: Any, talking: Any, tmp_path: Path, name: s
     why = {"thinker": "the connection was lost", "performer": "the performer has gone away"}[name]
     assert any(line.startswith("live: ") and why in line for line in talking.output.splitlines())
     assert seconds_of(tmp_path / "out.mp4") > 0, "what was recorded until then is kept"
+
+
+def test_a_performer_that_is_stuck(
+    group: Any, tmp_path: Path, report_of: ReportOf, eventually: Until
+) -> None:
+    config = tmp_path / "impatient.toml"
+    tiny = resources.files("configs").joinpath("tiny.toml").read_text(encoding="utf-8")
+    config.write_text(f"latents_within_s = 3.0\n{tiny}")
+    live = group.start("live", "--config", str(config), "--port", "0", "--text", "hello", "--seconds", "600")
+    url = live.wait_for(r"the agent is at (http://\S+)\n")[1]
+    eventually(lambda: report_of(url)["units"]["emitted"] >= 6, "a few units")
+    (pid,) = group.pids("performer")
+    os.kill(pid, signal.SIGSTOP)
+    assert live.wait() == 1, live.output
+    group.assert_nothing_left()
+    assert "the performer sent no latents of unit" in live.output
+    assert "Traceback" not in live.output
 
 
 @pytest.mark.parametrize("hung_up", ["thinker", "performer"])
