@@ -39,7 +39,10 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=_
 
 
 class Hello(Message, frozen=True):
-    """First message of a connection: what the client can do, and what it brings."""
+    """First message of a connection: what the client can do, and what it brings.
+
+    `camera`, `microphone` and `resume_token` are reserved: this version's server does not look at them.
+    """
 
     version: int = VERSION
     audio_codecs: list[Name] = msgspec.field(default_factory=lambda: ["pcm16"])
@@ -64,7 +67,7 @@ class Interrupt(Message, frozen=True):
 
 
 class Pause(Message, frozen=True):
-    """The client sends no media for a while and wants none."""
+    """The client sends no media for a while and wants neither media nor words."""
 
 
 class Resume(Message, frozen=True):
@@ -84,17 +87,19 @@ class Ack(Message, frozen=True):
 
 
 class Queued(Message, frozen=True):
-    """No free slot: the client waits at `position` (1 is next); `eta_s` is null when it can't be known."""
+    """No free slot: the client waits at `position` (1 is next); `eta_s` is reserved, null means unknown."""
 
     position: Annotated[int, msgspec.Meta(ge=1)]
     eta_s: Annotated[float, msgspec.Meta(ge=0)] | None = None
 
 
 class Ready(Message, frozen=True):
-    """The session has begun: what the agent sends, and what the model wants from the user."""
+    """The session has begun: what the agent sends, and what the model wants from the user.
+
+    `resume_token` and `resumed` are reserved: null and false mean that a session ends with its connection.
+    """
 
     session_id: Name
-    resume_token: Secret
     unit_ms: Count
     fps: Annotated[float, msgspec.Meta(gt=0, le=1000)]
     frames_per_unit: Annotated[int, msgspec.Meta(ge=1, le=255)]
@@ -107,6 +112,7 @@ class Ready(Message, frozen=True):
     audio_codec: Name
     video_codec: Name
     model: str
+    resume_token: Secret | None = None
     resumed: bool = False
 
 
@@ -131,7 +137,7 @@ class AgentState(Message, frozen=True):
 
 
 class Metrics(Message, frozen=True):
-    """Where the time goes: recent medians of each stage, and counts since the session began."""
+    """Where the time goes: medians of each stage and counts, of all sessions since the server started."""
 
     stages_ms: dict[str, float]
     model_side_ms: float

@@ -13,7 +13,7 @@ from starlette.websockets import WebSocket
 
 from protocol.errors import CloseCode
 from protocol.messages import SUBPROTOCOL
-from thinker.flow import SessionLimits
+from thinker.conduct import SessionLimits
 from thinker.lag import LoopLag
 from thinker.lobby import Lobby
 from thinker.metrics import ServerMetrics, client_metrics

@@ -28,25 +28,19 @@ class InboxCounts:
 
     missing_samples: int
     dropped_samples: int
-    dropped_frames: int
-    refused_texts: int
 
 
 class Inbox:
     """What the user sent and the model has not yet seen. Safe for any number of threads on either side.
 
     Args:
-        rate: samples a second of the sound that is pushed.
         unit_samples: samples taken per unit.
         frames: frames taken per unit.
         height: of every frame pushed, in pixels.
         width: likewise.
     """
 
-    def __init__(
-        self, *, rate: int = 16_000, unit_samples: int = 2_560, frames: int = 4, height: int, width: int
-    ) -> None:
-        self.rate = rate
+    def __init__(self, *, unit_samples: int = 2_560, frames: int = 4, height: int, width: int) -> None:
         self.unit_samples = unit_samples
         self.frame_shape = (height, width, 3)
         self._lock = threading.Lock()
@@ -57,11 +51,9 @@ class Inbox:
         self._texts: deque[str] = deque()
         self._interrupted = False
         self._epoch = 0
-        self._dropped_frames = 0
-        self._refused_texts = 0
 
     def push_audio(self, pcm: npt.NDArray[np.int16]) -> None:
-        """Append sound, int16 [samples] at `rate`; beyond four units the oldest is dropped."""
+        """Append sound, int16 [samples] at the model's rate; beyond four units the oldest is dropped."""
         with self._lock:
             self._sound.push(pcm)
 
@@ -75,15 +67,12 @@ class Inbox:
             raise ValueError(f"frames are {frames.shape[1:]}, the inbox holds {self.frame_shape}")
         copies = frames.copy()
         with self._lock:
-            overflow = len(self._fresh) + len(copies) - self._num_frames
-            self._dropped_frames += max(0, overflow)
             self._fresh.extend(copies)
 
     def push_text(self, text: str) -> bool:
         """Queue one line of text; false (and nothing kept) where too many wait already."""
         with self._lock:
             if len(self._texts) >= MAX_TEXTS:
-                self._refused_texts += 1
                 return False
             self._texts.append(text)
             return True
@@ -97,13 +86,11 @@ class Inbox:
             return self._epoch
 
     def counts(self) -> InboxCounts:
-        """Totals of what was filled in, dropped and refused so far."""
+        """Totals of what was filled in and dropped so far."""
         with self._lock:
             return InboxCounts(
                 missing_samples=self._sound.missing,
                 dropped_samples=self._sound.dropped,
-                dropped_frames=self._dropped_frames,
-                refused_texts=self._refused_texts,
             )
 
     def take(self) -> UserUnit:

@@ -8,7 +8,7 @@ from concurrent.futures import Executor
 from protocol.media import NO_FLAGS, Flags, Kind, MediaUnit
 from thinker.convert import UserConverter, code_agent_unit
 from thinker.errors import PictureError
-from thinker.flow import Mailbox
+from thinker.mailbox import Mailbox
 from thinker.units import AgentUnit
 
 

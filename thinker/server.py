@@ -21,7 +21,7 @@ from starlette.routing import Route, WebSocketRoute
 from protocol.media import MAX_MEDIA_BYTES
 from shared.errors import AddressError
 from thinker import site
-from thinker.flow import SessionLimits
+from thinker.conduct import SessionLimits
 from thinker.guard import Guard
 from thinker.hall import Hall
 from thinker.units import Engine

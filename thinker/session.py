@@ -15,6 +15,7 @@ drops by its policy. User units that come faster than they can be converted are 
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 import math
 import secrets
@@ -30,9 +31,9 @@ from protocol import messages as m
 from protocol.errors import CloseCode
 from protocol.media import MediaUnit
 from protocol.session import Close, Event, Send, ServerSession, State
+from thinker.conduct import Conduct, SessionLimits
 from thinker.convert import MAX_SOUND_RATE, MIN_SOUND_RATE, UserConverter
 from thinker.errors import PictureError
-from thinker.flow import Allowance, SessionLimits
 from thinker.inbox import Inbox
 from thinker.lobby import Lobby
 from thinker.metrics import ServerMetrics
@@ -41,6 +42,8 @@ from thinker.units import AgentUnit, MediaSpec, SessionHandle
 from thinker.wire import Wire
 
 log = logging.getLogger(__name__)
+
+SHOWN_OF_LINE = 60  # characters of a line of the user that are enough to know it by
 
 
 class Session:
@@ -69,7 +72,6 @@ class Session:
     ) -> None:
         self.session_id = secrets.token_hex(8)
         self.inbox = Inbox(
-            rate=spec.input_rate,
             unit_samples=spec.input_unit_samples,
             frames=spec.frames_per_unit,
             height=spec.input_height,
@@ -95,11 +97,8 @@ class Session:
         self._speaking = False
         self._user_pump = UserPump(pool, waiting=limits.waiting_user_units, complain=self._on_bad_picture)
         self._agent_pump = AgentPump(pool, waiting=limits.waiting_agent_units, unit_ms=spec.unit_ms)
-        self._opened_at = self._heard_at = self._loop.time()
-        self._allowance = Allowance(
-            burst=limits.allowance_burst, per_s=limits.allowance_per_s, now=self._opened_at
-        )
-        self._warned_at: dict[str, float] = {}
+        self._conduct = Conduct(limits, now=self._loop.time())
+        self._warned_at = -math.inf
 
     # ---- called by the server and the lobby
 
@@ -110,8 +109,9 @@ class Session:
 
     async def run(self) -> None:
         """Serve until either side ends it; the slot is free and the connection closed on return."""
-        parts = (self._read, self._convert, self._code, self._write, self._watch)
-        tasks = [asyncio.create_task(part()) for part in parts]
+        convert, code = self._user_pump.run(self._make_converter), self._agent_pump.run(self._offer)
+        parts = (self._read(), convert, code, self._write(), self._watch())
+        tasks = [asyncio.create_task(part) for part in parts]
         ends: list[asyncio.Future[Any]] = [self._over, *tasks]
         try:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -137,25 +137,8 @@ class Session:
     def seated(self, handle: SessionHandle) -> None:
         """The lobby has a slot for this session: it begins."""
         log.info("session %s begins as number %d", self.session_id, handle.session)
-        spec = self._spec
-        self._send(
-            m.Ready(
-                session_id=self.session_id,
-                resume_token=secrets.token_urlsafe(16),
-                unit_ms=spec.unit_ms,
-                fps=spec.fps,
-                frames_per_unit=spec.frames_per_unit,
-                sample_rate=spec.sample_rate,
-                width=spec.width,
-                height=spec.height,
-                input_width=spec.input_width,
-                input_height=spec.input_height,
-                input_rate=spec.input_rate,
-                audio_codec="pcm16",
-                video_codec="jpeg",
-                model=spec.model,
-            )
-        )
+        about = dataclasses.asdict(self._spec)  # its fields are named as those of `ready`
+        self._send(m.Ready(session_id=self.session_id, audio_codec="pcm16", video_codec="jpeg", **about))
 
     def failed(self, reason: str) -> None:
         """The engine can't go on with this session."""
@@ -195,34 +178,25 @@ class Session:
             if data is None:
                 self._lost_client()
                 return
-            self._heard_at = self._loop.time()
-            if not self._allowance.spend(1 + len(data) / self._limits.allowance_bytes, self._heard_at):
-                self.end(CloseCode.POLICY, "more messages or bytes than a session needs")
+            self._judge(self._conduct.heard(len(data), now=self._loop.time()))
             self._handle_all(self._machine.receive(data))
             self._wire.wake()  # an ack may have let media go
-
-    async def _convert(self) -> None:
-        await self._user_pump.run(self._make_converter)
-
-    async def _code(self) -> None:
-        await self._agent_pump.run(self._offer)
 
     async def _write(self) -> None:
         await self._wire.write()
         self._lost_client()
 
     async def _watch(self) -> None:
-        limits = self._limits
         while True:
-            await asyncio.sleep(min(limits.ping_every_s, limits.hello_s))
-            now = self._loop.time()
-            if self._machine.state is State.HELLO:
-                if now - self._opened_at >= limits.hello_s:
-                    self.end(CloseCode.HELLO_TIMEOUT, f"no hello within {limits.hello_s:g} s")
-            elif now - self._heard_at >= limits.silent_s:
-                self.end(CloseCode.TRY_AGAIN_LATER, f"nothing heard for {limits.silent_s:g} s")
-            else:
+            await asyncio.sleep(min(self._limits.ping_every_s, self._limits.hello_s))
+            greeted = self._machine.state is not State.HELLO
+            self._judge(self._conduct.silence(greeted=greeted, now=self._loop.time()))
+            if greeted and not self.over:
                 self._send(m.Ping(sent_us=time.monotonic_ns() // 1000))
+
+    def _judge(self, misconduct: Close | None) -> None:
+        if misconduct is not None:
+            self.end(misconduct.code, misconduct.reason)
 
     # ---- what arrives
 
@@ -234,19 +208,17 @@ class Session:
         match event:
             case Send():
                 self._put(event.data)
-            case Close():
-                if not self.over:
-                    self._over.set_result(event)
+            case Close() if not self.over:
+                self._over.set_result(event)
             case MediaUnit():
                 self._user_pump.put(event)
             case m.Hello():
                 self._greet(event)
             case m.Text():
                 if not self.inbox.push_text(event.text):
-                    self._warn("text-refused", "too much text waits for the agent already")
+                    self._refuse(event.text, "too much text waits already")
             case m.Interrupt():
-                epoch = self.inbox.interrupt()
-                self._send(m.Interrupted(epoch=epoch, heard_pts=self._played_pts))
+                self._send(m.Interrupted(epoch=self.inbox.interrupt(), heard_pts=self._played_pts))
             case m.Ack():
                 self._played_pts = max(self._played_pts, event.played_pts)
 
@@ -262,19 +234,32 @@ class Session:
             self.end(CloseCode.TRY_AGAIN_LATER, "too many clients wait already")
 
     def _take_agent_unit(self, unit: AgentUnit) -> None:
-        """Words and state go out at once: they are small, and stay whole when media is dropped."""
+        """Words and state go out at once: they are small, and stay whole when a slow client loses media."""
         if unit.epoch < self._machine.epoch or self._machine.state is not State.READY:
             return
         if unit.speaking != self._speaking:
             self._speaking = unit.speaking
             self._send(m.AgentState(state="speaking" if unit.speaking else "listening"))
+        for line in unit.refused:
+            self._refuse(line, "nothing in it can be spoken, or too much waits to be spoken")
+        if self._machine.paused:
+            return  # nobody will see or hear the unit: its words are not said either
         if unit.text:
             self._send(m.TextDelta(text=unit.text, unit=unit.unit))
         self._agent_pump.put(unit)
 
+    def _refuse(self, line: str, why: str) -> None:
+        """The user must know of every line that gets no answer."""
+        self._metrics.refused_texts.inc()
+        shown = line if len(line) <= SHOWN_OF_LINE else f"{line[:SHOWN_OF_LINE]}…"
+        self._send(m.Warning(code="text-refused", message=f"“{shown}” will not be answered: {why}"))
+
     def _on_bad_picture(self, error: PictureError) -> None:
         self._metrics.bad_pictures.inc()
-        self._warn("bad-picture", str(error))
+        now = self._loop.time()
+        if now - self._warned_at >= self._limits.warn_every_s:  # a camera sends dozens a second
+            self._warned_at = now
+            self._send(m.Warning(code="bad-picture", message=str(error)))
 
     def _make_converter(self) -> UserConverter:
         rate, channels = self._hello.audio_rate, self._hello.audio_channels
@@ -292,12 +277,6 @@ class Session:
     def _put(self, message: str) -> None:
         if not self._wire.put(message):
             self.end(CloseCode.TRY_AGAIN_LATER, "the connection is too slow for this session")
-
-    def _warn(self, code: str, message: str) -> None:
-        now = self._loop.time()
-        if now - self._warned_at.get(code, -math.inf) >= self._limits.warn_every_s:
-            self._warned_at[code] = now
-            self._send(m.Warning(code=code, message=message))
 
     # ---- the end
 

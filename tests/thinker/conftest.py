@@ -40,7 +40,7 @@ class EchoSession:
 
 
 class EchoEngine:
-    """Answers each user unit with itself: its sound, its last picture enlarged, its text."""
+    """Answers each user unit with itself: its sound, its last picture enlarged, its text if it can."""
 
     def __init__(self) -> None:
         self.spec = SPEC
@@ -89,15 +89,17 @@ class EchoEngine:
                 user = session.inbox.take()
                 session.taken.append(user)
                 frames = self.paints if self.paints is not None else user.frames.repeat(2, 1).repeat(2, 2)
+                texts = [text for text in user.texts if not text.startswith("…")]
                 session.on_unit(
                     AgentUnit(
                         unit=session.unit,
                         epoch=user.epoch,
                         pcm=(user.pcm * 32_768).astype(np.int16),
                         frames=frames,
-                        text=" ".join(user.texts),
-                        speaking=bool(user.texts),
+                        text=" ".join(texts),
+                        speaking=bool(texts),
                         ready_ns=0,
+                        refused=tuple(text for text in user.texts if text not in texts),
                     )
                 )
                 session.unit += 1

@@ -114,7 +114,6 @@ def test_latest_pictures_fill_the_unit(inbox: Inbox, sent: tuple[int, ...], seen
     unit = inbox.take()
     assert shades(unit.frames) == seen
     assert unit.fresh_frames == min(len(sent), 4)
-    assert inbox.counts().dropped_frames == max(0, len(sent) - 4)
 
 
 def test_without_news_the_last_picture_stays(inbox: Inbox) -> None:
@@ -137,7 +136,6 @@ def test_text_keeps_its_order_and_has_a_bound(inbox: Inbox) -> None:
     assert not inbox.push_text("one too many")
     assert inbox.take().texts == tuple(f"line {i}" for i in range(MAX_TEXTS))
     assert inbox.take().texts == ()
-    assert inbox.counts().refused_texts == 1
 
 
 def test_an_interruption_goes_once_and_takes_earlier_text_with_it(inbox: Inbox) -> None:

@@ -9,7 +9,7 @@ from starlette.websockets import WebSocket
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from protocol import messages as m
-from thinker.flow import SessionLimits
+from thinker.conduct import SessionLimits
 from thinker.hall import Hall
 from thinker.server import build_app
 

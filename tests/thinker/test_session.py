@@ -13,7 +13,7 @@ from websockets.exceptions import ConnectionClosed
 from protocol import messages as m
 from protocol.media import Flags, MediaUnit, decode_media
 from protocol.session import Send
-from thinker.flow import SessionLimits
+from thinker.conduct import SessionLimits
 
 
 def tone(unit: int) -> np.ndarray:
@@ -39,7 +39,7 @@ async def test_ready_says_what_the_model_works_in(server: Any) -> None:
     assert (ready.input_rate, ready.input_height, ready.input_width) == (16_000, 32, 32)
     assert (ready.audio_codec, ready.video_codec, ready.resumed) == ("pcm16", "jpeg", False)
     assert ready.session_id
-    assert ready.resume_token
+    assert ready.resume_token is None, "a session ends with its socket"
 
 
 async def test_what_the_user_shows_and_says_comes_back(server: Any) -> None:
@@ -94,8 +94,23 @@ async def test_too_much_text_is_refused_with_a_warning(server: Any) -> None:
             await client.say(m.Text(text=f"line {i}"))
         warning = await client.next(m.Warning)
         assert warning.code == "text-refused"
+        assert warning.message.startswith("“line 32” ")
         await server.engine.tick()
         assert (await client.next(m.TextDelta)).text.endswith("line 31")
+
+
+async def test_every_line_that_the_model_refuses_is_told(server: Any) -> None:
+    long = "…" * 61
+    async with await server.connect(m.Hello(texts=["…?", "hello", long])) as client:
+        await client.start()
+        await server.engine.tick()
+        for beginning in ("“…?” ", f"“{'…' * 60}…” "):
+            warning = await client.next(m.Warning)
+            assert warning.code == "text-refused"
+            assert warning.message.startswith(beginning)
+        assert (await client.next(m.TextDelta)).text == "hello"
+        refused = server.app.state.hall.metrics.refused_texts
+        assert refused.collect()[0].samples[0].value == 2
 
 
 async def test_an_interruption_voids_what_was_on_its_way(server: Any) -> None:
@@ -144,21 +159,24 @@ class _Fixed:
         return self.unit
 
 
-async def test_a_pause_stops_media_both_ways(server: Any) -> None:
+async def test_a_pause_stops_media_and_words(server: Any) -> None:
     async with await server.connect() as client:
         await client.start()
         await client.say(m.Pause())
         await client.send_unit(tone(0))
-        await client.say(m.Text(text="still here"))
+        await client.say(m.Text(text="unheard"))
         await server.until(lambda: len(server.engine.open[0].inbox._texts) == 1)
-        await server.engine.tick(2)
-        assert (await client.next(m.TextDelta)).unit == 0
+        await server.engine.tick()
+        assert (await client.next(m.AgentState)).state == "speaking", "the model goes on"
+        assert server.engine.open[0].taken[0].missing_samples == 2_560
         await client.say(m.Resume())
         await client.say(m.Text(text="back"))
         await server.until(lambda: len(server.engine.open[0].inbox._texts) == 1)
         await server.engine.tick()
-        assert (await client.next(MediaUnit)).unit == 2
-        assert server.engine.open[0].taken[0].missing_samples == 2_560
+        assert await client.next(m.TextDelta) == m.TextDelta(text="back", unit=1)
+        answer = await client.next(MediaUnit)
+        assert answer.unit == 1
+        assert Flags.DISCONTINUITY in answer.flags
 
 
 async def test_bye_ends_in_order(server: Any) -> None:

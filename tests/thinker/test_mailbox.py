@@ -1,8 +1,8 @@
-"""Bounds: a mailbox that loses the oldest, an allowance that comes back with time."""
+"""A mailbox never makes its writer wait: it loses the oldest."""
 
 import asyncio
 
-from thinker.flow import Allowance, Mailbox
+from thinker.mailbox import Mailbox
 
 
 async def test_a_mailbox_keeps_the_newest() -> None:
@@ -21,11 +21,3 @@ async def test_a_reader_waits_for_what_comes() -> None:
     assert not reader.done()
     mailbox.put("item")
     assert await reader == "item"
-
-
-def test_an_allowance_is_a_burst_and_a_rate() -> None:
-    allowance = Allowance(burst=10, per_s=2, now=100.0)
-    assert allowance.spend(10, 100.0)
-    assert not allowance.spend(1, 100.0)
-    assert allowance.spend(1, 101.0)
-    assert not allowance.spend(11, 1_000.0), "it holds no more than the burst"
