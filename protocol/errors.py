@@ -24,7 +24,7 @@ class CloseCode(enum.IntEnum):
     VERSION_MISMATCH = 4000
     UNAUTHORISED = 4001
     HELLO_TIMEOUT = 4002
-    SESSION_MOVED = 4003
+    SESSION_MOVED = 4003  # reserved, for sessions that can be resumed
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -33,15 +33,15 @@ class Flags(enum.IntFlag):
 
     DISCONTINUITY = 1  # units before this one are missing
     INTERRUPTED = 2  # first unit after an interruption
-    LAST = 4  # nothing follows in this session
-    KEYFRAME = 8  # the first frame can be decoded alone
+    LAST = 4  # reserved: nothing follows in this session
+    KEYFRAME = 8  # reserved for codecs in which not every frame can be decoded alone
 
 
 NO_FLAGS = Flags(0)
 
 
 class AudioCodec(enum.IntEnum):
-    """Names on the wire are the names here in lower case."""
+    """Names on the wire are the names here in lower case; OPUS is reserved."""
 
     NONE = 0
     PCM16 = 1
@@ -49,7 +49,7 @@ class AudioCodec(enum.IntEnum):
 
 
 class VideoCodec(enum.IntEnum):
-    """Names on the wire are the names here in lower case."""
+    """Names on the wire are the names here in lower case; H264 is reserved."""
 
     NONE = 0
     JPEG = 1
@@ -62,7 +62,7 @@ class MediaUnit:
 
     Attributes:
         pts_us: media time of the unit's first sample and frame, in the session time of its sender.
-        audio: PCM16 mono little endian, or one Opus packet sequence, by `audio_codec`.
+        audio: PCM16 little endian; the agent's is mono, the user's has the channels that its hello told.
         frames: coded pictures in time order, spread evenly over the unit.
     """
 

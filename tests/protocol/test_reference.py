@@ -15,7 +15,7 @@ def test_the_example_of_a_unit() -> None:
     (example,) = re.findall(r"^02 01 [0-9a-f\s]+$", REFERENCE, re.MULTILINE)
     assert decode_media(bytes.fromhex(example)) == MediaUnit(
         kind=Kind.AGENT,
-        flags=Flags.DISCONTINUITY | Flags.KEYFRAME,
+        flags=Flags.DISCONTINUITY | Flags.INTERRUPTED,
         epoch=3,
         unit=4328719365,
         pts_us=160_000,

@@ -20,7 +20,6 @@ class App {
     });
     this.state = 'idle';
     this.unitsReceived = 0;
-    this.resumeToken = null;
     this.told = new Set(); // notes about devices, not to be repeated at every start
     const obstacle = whyImpossible();
     if (obstacle) this.#show('impossible', obstacle);
@@ -64,7 +63,6 @@ class App {
       microphone: this.stream.getAudioTracks().length > 0,
       audio_rate: SOUND_RATE,
       token: parameters.get('token'),
-      resume_token: this.resumeToken,
     };
     this.connection = new Connection(url.href, hello, {
       queued: (message) => this.#show('queued', explainQueue(message)),
@@ -83,7 +81,6 @@ class App {
 
   #begin(ready) {
     this.ready = ready;
-    this.resumeToken = ready.resume_token;
     this.playout = new Playout(this.context, this.ui.canvas, ready, (position) => this.ui.transcript.advance(position));
     this.capture = new Capture(this.context, this.stream, ready, (pcm, frames, level) => {
       this.connection.sendUnit(pcm, frames);

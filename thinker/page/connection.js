@@ -18,7 +18,6 @@ export class Connection {
     this.ready = null;
     this.epoch = 0;
     this.unitsSent = 0;
-    this.unitsSkipped = 0;
     this.nextUnit = 0;
     this.unanswered = 0;
     this.over = false;
@@ -38,10 +37,7 @@ export class Connection {
   sendUnit(pcm, frames) {
     if (!this.ready || this.socket.readyState !== WebSocket.OPEN) return;
     const unit = this.nextUnit++;
-    if (this.socket.bufferedAmount > STUCK_BYTES) {
-      this.unitsSkipped++;
-      return;
-    }
+    if (this.socket.bufferedAmount > STUCK_BYTES) return;
     const ptsUs = unit * this.ready.unit_ms * 1000;
     const kept = this.socket.bufferedAmount > CONGESTED_BYTES ? [] : frames;
     this.socket.send(encodeUnit({ epoch: this.epoch, unit, ptsUs, pcm, frames: kept }));

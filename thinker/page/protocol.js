@@ -4,7 +4,6 @@ export const SUBPROTOCOL = 'thinker-performer.v1';
 export const VERSION = 1;
 export const HEADER_BYTES = 27;
 export const Kind = { USER: 1, AGENT: 2 };
-export const Flag = { DISCONTINUITY: 1, INTERRUPTED: 2, LAST: 4, KEYFRAME: 8 };
 const AudioCodec = { NONE: 0, PCM16: 1 };
 const VideoCodec = { NONE: 0, JPEG: 1 };
 
