@@ -19,6 +19,7 @@ from websockets.exceptions import (
     InvalidURI,
     NegotiationError,
 )
+from websockets.http11 import Response
 
 from client.errors import ConnectionFailed, Unauthorised, UsageError
 from protocol import messages as m
@@ -33,6 +34,7 @@ OPEN_TIMEOUT_S = 10.0
 CLOSE_TIMEOUT_S = 2.0
 PING_INTERVAL_S = 10.0  # a dead line is noticed after this and the next
 PING_TIMEOUT_S = 20.0
+MAX_WORDS = 200
 
 Incoming = m.ServerMessage | MediaUnit
 
@@ -209,7 +211,7 @@ async def _connect(url: str) -> ClientConnection:
     except InvalidURI as error:
         raise UsageError(f"--url {url}: not a WebSocket address") from error
     except InvalidStatus as error:
-        raise ConnectionFailed(f"{url}: refused with HTTP {error.response.status_code}") from error
+        raise ConnectionFailed(f"{url}: refused with {_words(error.response)}") from error
     except (NegotiationError, InvalidMessage) as error:
         raise ConnectionFailed(f"{url}: something answers there, but no Thinker") from error
     except InvalidHandshake as error:
@@ -225,6 +227,12 @@ async def _connect(url: str) -> ClientConnection:
         await socket.close()
         raise ConnectionFailed(f"{url}: something answers there, but no Thinker")
     return socket
+
+
+def _words(response: Response) -> str:
+    """The status of a refusal, and why where that is one short line, as the Thinker's are."""
+    status, why = f"HTTP {response.status_code}", (response.body or b"").decode(errors="replace")
+    return f"{status}: {why}" if why.isprintable() and 0 < len(why) <= MAX_WORDS else status
 
 
 def _is_local(url: str) -> bool:

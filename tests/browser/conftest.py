@@ -169,6 +169,10 @@ class Stage:
         texts = self.of_type(m.Text)[self._first_text :]
         if len(texts) > self._answered:
             self._answered = len(texts)
+            if not any(map(str.isalnum, texts[-1].text)):
+                refusal = f"“{texts[-1].text}” will not be answered"
+                await socket_.send_text(machine.send(m.Warning(code="text-refused", message=refusal)))
+                return False
             self._speaks_until = number + 8
             messages.append(m.AgentState(state="speaking"))
             words = ("You said", ": ", texts[-1].text)

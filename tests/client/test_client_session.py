@@ -4,9 +4,12 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
+from http import HTTPStatus
+from typing import Any
 
 import pytest
 from websockets.asyncio.server import ServerConnection, serve
+from websockets.http11 import Response
 
 from client.errors import ConnectionFailed, Unauthorised, UsageError
 from client.session import open_session, session_url
@@ -35,9 +38,11 @@ READY = m.Ready(
 
 
 @contextlib.asynccontextmanager
-async def server(handler: Handler, subprotocol: str | None = m.SUBPROTOCOL) -> AsyncIterator[str]:
+async def server(
+    handler: Handler, subprotocol: str | None = m.SUBPROTOCOL, **options: Any
+) -> AsyncIterator[str]:
     subprotocols = [subprotocol] if subprotocol else None
-    async with serve(handler, "127.0.0.1", 0, subprotocols=subprotocols) as listening:
+    async with serve(handler, "127.0.0.1", 0, subprotocols=subprotocols, **options) as listening:
         port = listening.sockets[0].getsockname()[1]
         yield f"ws://127.0.0.1:{port}/v1/session"
 
@@ -138,6 +143,36 @@ async def test_the_server_s_own_words_win() -> None:
 
     async with server(handler) as url:
         with pytest.raises(ConnectionFailed, match="the model ran out of memory"):
+            await talk(url)
+
+
+async def test_a_warning_is_logged_and_the_session_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    async def handler(connection: ServerConnection) -> None:
+        await connection.recv()
+        await connection.send(m.encode_control(READY))
+        warning = m.Warning(code="text-refused", message="“?!” will not be answered")
+        await connection.send(m.encode_control(warning))
+        await connection.close()
+
+    async with server(handler) as url:
+        assert [type(message) for message in await talk(url)] == [m.Warning]
+    assert "“?!” will not be answered" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("not by that name", r"refused with HTTP 421: not by that name$"),
+        ("<html>\n<p>elsewhere</p>", r"refused with HTTP 421$"),
+        ("", r"refused with HTTP 421$"),
+    ],
+)
+async def test_a_refused_handshake_says_why(body: str, words: str) -> None:
+    def refuse(connection: ServerConnection, _request: object) -> Response:
+        return connection.respond(HTTPStatus.MISDIRECTED_REQUEST, body)
+
+    async with server(lambda _: asyncio.sleep(0), process_request=refuse) as url:
+        with pytest.raises(ConnectionFailed, match=words):
             await talk(url)
 
 
