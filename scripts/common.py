@@ -96,11 +96,11 @@ def write_json(path: Path, content: object) -> None:
 
 
 def begin_process(name: str, *, debug: bool) -> None:
-    """Logging to stderr, one line each; ends with the launcher where there is one."""
-    level = logging.DEBUG if debug else logging.INFO
+    """Logging to stderr, one line each. Under a launcher: warnings alone, and it ends with the launcher."""
+    parent = os.environ.pop(PARENT, None)
+    level = logging.DEBUG if debug else logging.INFO if parent is None else logging.WARNING
     logging.basicConfig(level=level, format=f"{name}: %(message)s", stream=sys.stderr)
     logging.getLogger("asyncio").setLevel(logging.WARNING)
-    parent = os.environ.pop(PARENT, None)
     if parent is not None:
         die_with_parent(int(parent))
     sys.setswitchinterval(SWITCH_INTERVAL_S)

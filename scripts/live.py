@@ -88,8 +88,12 @@ def run(args: argparse.Namespace) -> int:
         if options is not None:
             check_options(options)
         with running_pair(args) as pair:
+            say(f"live: starting the thinker and the performer with {args.config}")
             pair.wait_ready(stop)
-            say(f"live: the agent is at {pair.url}")
+            ready_s = time.monotonic() - began
+            say(
+                f"live: ready after {ready_s:.1f} s, link {pair.report()['link']}, the agent is at {pair.url}"
+            )
             if options is None:
                 return _hold_open(args, pair, stop)
             connected = time.monotonic() - began
