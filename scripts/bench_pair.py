@@ -142,8 +142,6 @@ class _Talker:
             texts=texts,
             interrupted=False,
             epoch=0,
-            missing_samples=0,
-            fresh_frames=4,
         )
 
     def observe(self) -> Observation:

@@ -258,7 +258,7 @@ class _Silence:
         self._unit = UserUnit(
             pcm=np.zeros(spec.input_unit_samples, np.float32),
             frames=np.zeros((spec.frames_per_unit, spec.input_height, spec.input_width, 3), np.uint8),
-            texts=("Ready.",), interrupted=False, epoch=0, missing_samples=0, fresh_frames=0,
+            texts=("Ready.",), interrupted=False, epoch=0,
         )  # fmt: skip
 
     def take(self) -> UserUnit:

@@ -97,7 +97,7 @@ class Inbox:
         """The unit that is due: never waits, fills with silence and the last picture what has not arrived."""
         pcm = np.zeros(self.unit_samples, np.int16)
         with self._lock:
-            missing = self.unit_samples - self._sound.take_into(pcm)
+            self._sound.take_into(pcm)
             fresh = tuple(self._fresh)
             self._fresh.clear()
             texts, interrupted, epoch = tuple(self._texts), self._interrupted, self._epoch
@@ -110,8 +110,6 @@ class Inbox:
             texts=texts,
             interrupted=interrupted,
             epoch=epoch,
-            missing_samples=missing,
-            fresh_frames=len(fresh),
         )
 
     def _spread(self, fresh: tuple[npt.NDArray[np.uint8], ...]) -> npt.NDArray[np.uint8]:
@@ -152,8 +150,8 @@ class _SoundQueue:
         self._filled += pcm.size
         self._started = self._started or pcm.size > 0
 
-    def take_into(self, out: npt.NDArray[np.int16]) -> int:
-        """Copy the oldest unit to the front of `out`; returns how many samples there were."""
+    def take_into(self, out: npt.NDArray[np.int16]) -> None:
+        """Copy the oldest unit, or what there is of it, to the front of `out`."""
         # From dry, sound waits for a whole unit: else every packet that is a little late tears a hole.
         self._flowing = self._filled >= self._unit or (self._flowing and self._filled > 0)
         count = min(self._filled, self._unit) if self._flowing else 0
@@ -166,7 +164,6 @@ class _SoundQueue:
         if self._started:
             self.missing += self._unit - count
         self._trim_standing()
-        return count
 
     def _trim_standing(self) -> None:
         """After a burst, or with a microphone that runs fast, drop the sound that only ever waits."""

@@ -217,14 +217,12 @@ class Pipeline:
         about = self._units.pop(solved.unit)
         with self.timings.stage("decode"):
             emission = self.family.decode(self.state, solved.latents)
-        ready = time.monotonic()
-        self.timings.emitted(ready - about.due_at)
+        self.timings.emitted(time.monotonic() - about.due_at)
         self.counts.emitted += 1
         self.on_unit(
             AgentUnit(
                 unit=solved.unit, epoch=about.epoch, pcm=emission.pcm, frames=emission.frames,
                 text=about.said.text, speaking=about.said.speaking, refused=about.said.refused,
-                ready_ns=int(ready * 1e9),
             )
         )  # fmt: skip
 

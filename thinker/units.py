@@ -41,10 +41,10 @@ class MediaSpec:
 class UserUnit:
     """What the model observes of the user in one unit.
 
-    `pcm` is float32 [samples] in [-1, 1), `frames` uint8 [frames, height, width, 3] in RGB. `missing_samples`
-    of `pcm` are silence because nothing had arrived; `fresh_frames` of `frames` are new (0: the last picture
-    again, or black before the first). `interrupted` says that the user cut the agent short since the last
-    unit, before any of `texts`; `epoch` counts all interruptions, and the agent's answer carries it.
+    `pcm` is float32 [samples] in [-1, 1), `frames` uint8 [frames, height, width, 3] in RGB: silence and the
+    last picture again (black before the first) where nothing new had arrived. `interrupted` says that
+    the user cut the agent short since the last unit, before any of `texts`; `epoch` counts all
+    interruptions, and the agent's answer carries it.
     """
 
     pcm: npt.NDArray[np.float32]
@@ -52,8 +52,6 @@ class UserUnit:
     texts: tuple[str, ...]
     interrupted: bool
     epoch: int
-    missing_samples: int
-    fresh_frames: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -63,7 +61,7 @@ class AgentUnit:
     `pcm` is int16 [samples], `frames` uint8 [frames, height, width, 3] in RGB; the receiver may keep both, so
     the engine must not write to them again. `epoch` is that of the `UserUnit` that it answers: the server
     drops what is older than the last interruption. `text` is what the agent begins to say in this unit.
-    `ready_ns` is `time.monotonic_ns()` when it was decoded. `refused` are lines of the user that the model
+    `refused` are lines of the user that the model
     won't answer: there is nothing to say in them, or too much waits.
     """
 
@@ -73,7 +71,6 @@ class AgentUnit:
     frames: npt.NDArray[np.uint8]
     text: str
     speaking: bool
-    ready_ns: int
     refused: tuple[str, ...] = ()
 
 

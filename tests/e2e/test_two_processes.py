@@ -45,7 +45,6 @@ def user_unit(unit: int) -> UserUnit:
     return UserUnit(
         pcm=(0.1 * rng.standard_normal(2560)).astype(np.float32), frames=frames, texts=TEXTS.get(unit, ()),
         interrupted=unit == INTERRUPTED_IN, epoch=int(unit >= INTERRUPTED_IN),
-        missing_samples=0, fresh_frames=4,
     )  # fmt: skip
 
 

@@ -98,7 +98,6 @@ class EchoEngine:
                         frames=frames,
                         text=" ".join(texts),
                         speaking=bool(texts),
-                        ready_ns=0,
                         refused=tuple(text for text in user.texts if text not in texts),
                     )
                 )
