@@ -17,7 +17,7 @@ from shared.models.family import Observation
 from shared.models.pocket.config import PHONE_LEAD
 from shared.models.pocket.family import PocketFamily
 from shared.models.pocket.phones import PHONES, SILENCE
-from shared.models.pocket.speech import Speech
+from shared.models.pocket.speech import Speech, duration_draws
 from shared.models.single import reply_to
 from training import audio_codec, video_codec
 from training.errors import TrainingError
@@ -148,7 +148,7 @@ class _Slots:
         """The phones of the next unit, after these lines were typed."""
         for text in texts:
             self.speech.say(text)
-        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.unit)
+        generator = duration_draws(self.seed, self.unit)
         self.unit += 1
         return self.speech.advance(self.timer, generator).phones
 

@@ -15,7 +15,7 @@ from training.parts import FINAL, TIMER, Workshop
 
 SOURCES = {  # part of the weights -> folders under runs/, the best first
     "network": ("performer",),
-    "audio": ("audio-codec",),
+    "audio": ("audio-decoder", "audio-codec"),
     "video": ("video-decoder", "video-codec"),
 }
 

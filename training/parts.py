@@ -7,8 +7,11 @@ the weights that ship.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from torch import nn
 
@@ -23,11 +26,10 @@ from training.files import read, write
 from training.loop import CHECKPOINT, Schedule, TrainConfig
 from training.performer import train_performer
 from training.recipes import (
-    AudioCodecRecipe,
+    CodecRecipe,
     PerformerRecipe,
     SpeechRecipe,
     TimingRecipe,
-    VideoCodecRecipe,
     load_recipe,
 )
 from training.speech import Utterance, load_corpus
@@ -35,6 +37,7 @@ from training.timing import train_timing
 from training.tracks import held_out_track_of, training_track
 from training.video_codec import train_video_codec
 
+CodecT = TypeVar("CodecT", AudioCodec, VideoCodec)
 FINAL = "final.pt"
 TIMER = "timer.pt"
 HELD_OUT_SEED = 2
@@ -103,42 +106,49 @@ class _Stage:
 
 
 def audio_codec(shop: Workshop) -> None:
-    """Train the audio codec."""
-    recipe = load_recipe(AudioCodecRecipe, "audio-codec", shop.recipes)
-    stage = _Stage(shop, "audio-codec", recipe.schedule)
-    if stage.is_done:
-        return
-    speech, held_out = shop.speech(recipe.speech)
-    base = stage.begin(shop)
-    codec = train_audio_codec(
-        stage.config, shop.model.audio, speech, held_out,
-        batch=recipe.batch, resume=stage.resumes, start=None if base is None else base.audio,
-    )  # fmt: skip
-    stage.finish(codec)
+    """Train the audio codec, then its decoder further."""
+    _train_codec(
+        shop,
+        "audio",
+        lambda: AudioCodec(shop.model.audio),
+        partial(train_audio_codec, sizes=shop.model.audio),
+    )
 
 
 def video_codec(shop: Workshop) -> None:
     """Train the video codec, then its decoder further."""
-    recipe = load_recipe(VideoCodecRecipe, "video-codec", shop.recipes)
-    whole = _Stage(shop, "video-codec", recipe.schedule)
-    decoder = _Stage(shop, "video-decoder", recipe.decoder_schedule)
+    _train_codec(
+        shop,
+        "video",
+        lambda: VideoCodec(shop.model.video),
+        partial(train_video_codec, sizes=shop.model.video),
+    )
+
+
+def _train_codec(
+    shop: Workshop, kind: str, build: Callable[[], CodecT], train_codec: Callable[..., CodecT]
+) -> None:
+    """Train in two stages; in the second the encoder stays, so that what is made of latents stays valid."""
+    recipe = load_recipe(CodecRecipe, f"{kind}-codec", shop.recipes)
+    whole = _Stage(shop, f"{kind}-codec", recipe.schedule)
+    decoder = _Stage(shop, f"{kind}-decoder", recipe.decoder_schedule)
     if whole.is_done and decoder.is_done:
         return
     speech, held_out = shop.speech(recipe.speech)
     if not whole.is_done:
         decoder.forget()  # it was trained for an encoder that is going to change
         base = whole.begin(shop)
-        codec = train_video_codec(
-            whole.config, shop.model.video, speech, held_out,
-            batch=recipe.batch, resume=whole.resumes, start=None if base is None else base.video,
+        codec = train_codec(
+            whole.config, speech=speech, held_out=held_out, batch=recipe.batch, resume=whole.resumes,
+            start=None if base is None else base.get_submodule(kind),
         )  # fmt: skip
         whole.finish(codec)
-    frozen = VideoCodec(shop.model.video)
+    frozen = build()
     frozen.load_state_dict(read(whole.final, shop.device))
     print(f"{decoder.name}: {decoder.config.steps} steps, the encoder stays as it is")
-    codec = train_video_codec(
-        decoder.config, shop.model.video, speech, held_out,
-        batch=recipe.decoder_batch, resume=decoder.resumes, frozen_encoder=frozen,
+    codec = train_codec(
+        decoder.config, speech=speech, held_out=held_out, batch=recipe.decoder_batch, resume=decoder.resumes,
+        frozen_encoder=frozen,
     )  # fmt: skip
     decoder.finish(codec)
 

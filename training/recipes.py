@@ -30,26 +30,14 @@ class SpeechRecipe:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AudioCodecRecipe:
-    """`audio-codec.toml`."""
-
-    schedule: Schedule
-    speech: SpeechRecipe = field(default_factory=SpeechRecipe)
-    batch: int = 8
-
-    def __post_init__(self) -> None:
-        require_positive(self, "recipe")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class VideoCodecRecipe:
-    """`video-codec.toml`."""
+class CodecRecipe:
+    """`audio-codec.toml` and `video-codec.toml`: the whole codec, then its decoder alone."""
 
     schedule: Schedule
     decoder_schedule: Schedule
     speech: SpeechRecipe = field(default_factory=SpeechRecipe)
-    batch: int = 5
-    decoder_batch: int = 4
+    batch: int = 8
+    decoder_batch: int = 8
 
     def __post_init__(self) -> None:
         require_positive(self, "recipe")

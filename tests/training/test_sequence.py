@@ -15,7 +15,7 @@ from shared.models.layout import STEPS_PER_UNIT, Block
 from shared.models.pocket.config import PocketConfig, Token
 from shared.models.pocket.family import PocketFamily, PocketState, PocketWeights
 from shared.models.pocket.phones import SILENCE
-from shared.models.pocket.speech import Speech
+from shared.models.pocket.speech import Speech, duration_draws
 from shared.models.solver import unit_noise
 from shared.models.transformer import Attend
 from shared.tables import from_table
@@ -111,10 +111,7 @@ def slots_of(family: PocketFamily, seed: int, text: str, units: int) -> tuple[Te
     """What a session of that seed says in its text slots: words [1, U, 1], phones [1, U, 4]."""
     speech = Speech()
     assert speech.say(text)
-    slots = [
-        speech.advance(family.weights.timer, torch.Generator().manual_seed(seed * 1_000_003 + unit))
-        for unit in range(units)
-    ]
+    slots = [speech.advance(family.weights.timer, duration_draws(seed, unit)) for unit in range(units)]
     words = torch.tensor([[[int(slot.speaking)] for slot in slots]])
     return words, torch.tensor([[slot.phones for slot in slots]])
 

@@ -20,13 +20,13 @@ from training.recipes import PerformerRecipe, load_recipe
 SPEECH = "[speech]\nsentences = 10\nheld_out = 2\n"
 SCHEDULE = "steps = {steps}\nhorizon = 4\nwarmup = 1\nsave_every = 2\nevaluate_every = 100\n"
 RECIPES = {
-    "audio-codec": f"batch = 2\n{SPEECH}[schedule]\n{SCHEDULE}",
+    "audio-codec": f"batch = 2\n{SPEECH}[schedule]\n{SCHEDULE}[decoder_schedule]\n{SCHEDULE}",
     "video-codec": f"batch = 2\n{SPEECH}[schedule]\n{SCHEDULE}[decoder_schedule]\n{SCHEDULE}",
     "timing": f"epochs = 1\n{SPEECH}",
     "performer": f"batch = 2\nunits = 4\nwith_user_after = 2\n{SPEECH}[tracks]\nsentences = 8\n"
     f"[schedule]\n{SCHEDULE}",
 }
-FOLDERS = ("audio-codec", "video-codec", "video-decoder", "performer")
+FOLDERS = ("audio-codec", "audio-decoder", "video-codec", "video-decoder", "performer")
 
 
 def write_recipes(folder: Path, *, steps: int) -> Path:
@@ -84,7 +84,7 @@ def test_a_resumed_run_is_the_unbroken_run(runs: Path, tmp_path: Path) -> None:
         for part in PARTS:
             assert train(part, "--scratch", "--runs", tmp_path, "--recipes", recipes) == 0
     # The transformer's second half saw other latents, since its codecs changed in between.
-    for name in ("audio-codec", "video-codec", "video-decoder"):
+    for name in ("audio-codec", "audio-decoder", "video-codec", "video-decoder"):
         assert equal(read(runs / name / "final.pt"), read(tmp_path / name / "final.pt")), name
         assert last_losses(runs / name) == last_losses(tmp_path / name)
 
@@ -103,7 +103,7 @@ def test_what_is_trained_is_not_trained_again(runs: Path, capsys: pytest.Capture
     before = {path: path.stat().st_mtime_ns for path in runs.rglob("final.pt")}
     for part in PARTS:
         assert train(part, "--scratch", "--runs", runs, "--recipes", runs / "recipes") == 0
-    assert capsys.readouterr().out.count("already trained") == 5
+    assert capsys.readouterr().out.count("already trained") == 6
     assert before == {path: path.stat().st_mtime_ns for path in runs.rglob("final.pt")}
 
 

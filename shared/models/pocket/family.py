@@ -23,9 +23,9 @@ from shared.models.family import Builder, Emission, Media, Observation, Said
 from shared.models.layout import STEPS_PER_UNIT, Block
 from shared.models.pocket.config import FRAMES_PER_UNIT, PocketConfig
 from shared.models.pocket.network import StreamerNetwork
-from shared.models.pocket.speech import PhoneTimer, Speech
+from shared.models.pocket.speech import PhoneTimer, Speech, duration_draws
 from shared.models.pocket.spelling import load_dictionary
-from shared.models.solver import euler, flow_times, unit_generator, unit_noise
+from shared.models.solver import euler, flow_times, unit_noise
 from shared.models.video_codec import VideoCodec
 from shared.tables import from_table
 
@@ -138,7 +138,7 @@ class PocketFamily:
         if user.interrupted:
             state.speech.hush()
         refused = tuple(text for text in user.texts if not state.speech.say(text))
-        generator = unit_generator(state.seed, unit, "durations")
+        generator = duration_draws(state.seed, unit)
         slots = state.speech.advance(self.weights.timer, generator)
         network = self.weights.network
         words = torch.tensor([[int(slots.speaking)]], device=self.device)
