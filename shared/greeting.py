@@ -95,7 +95,11 @@ def receive(connection: socket.socket, decoder: msgspec.json.Decoder[_M], timeou
     (length,) = _LENGTH.unpack(_receive_exactly(connection, _LENGTH.size, deadline))
     if length > _MAX_BYTES:
         raise msgspec.DecodeError(f"its message would have {length} bytes")
-    return decoder.decode(_receive_exactly(connection, length, deadline))
+    body = _receive_exactly(connection, length, deadline)
+    try:
+        return decoder.decode(body)
+    except RecursionError as error:  # thousands of brackets in a field that nobody asked for
+        raise msgspec.DecodeError(str(error)) from error
 
 
 def _receive_exactly(connection: socket.socket, num_bytes: int, deadline: float) -> bytes:

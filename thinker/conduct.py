@@ -24,7 +24,7 @@ class SessionLimits:
     allowance_bytes: int = 64 * 1024
     waiting_user_units: int = 8
     waiting_agent_units: int = 4
-    waiting_messages: int = 256
+    waiting_messages: int = 512  # over the burst: each of its messages may have an answer
 
 
 class Conduct:

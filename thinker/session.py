@@ -123,7 +123,7 @@ class Session:
             self._count_losses()
             await asyncio.gather(*tasks, return_exceptions=True)
         close = await self._over
-        log.info("session %s is over: %d %s", self.session_id, close.code, close.reason)
+        log.info("session %s is over: %d %r", self.session_id, close.code, close.reason)  # no forged lines
         self._metrics.closes.labels("gone" if self._client_gone else str(int(close.code))).inc()
         if not self._client_gone:
             await self._wire.close(close, within_s=self._limits.goodbye_s)

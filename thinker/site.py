@@ -44,7 +44,7 @@ def _file(name: str) -> Response:
     """One file of the page's folder, which is flat: a name with a folder in it never gets here."""
     path = PAGE / name
     media_type = _MEDIA_TYPES.get(path.suffix)
-    if media_type is None or not path.is_file():
+    if media_type is None or path not in PAGE.iterdir():  # asking for a name that is too long would raise
         return PlainTextResponse("there is no such file", 404)
     return FileResponse(path, media_type=media_type, headers=_HEADERS)
 

@@ -173,6 +173,7 @@ def framed(body: bytes) -> bytes:
         framed(b"\xff\xfe"),
         framed(b"[1, 2]"),
         hello_of_another_version(),
+        framed(b'{"type":"thinker-performer hello","x":' + b"[" * 20_000 + b"]" * 20_000 + b"}"),
     ],
     ids=[
         "nothing",
@@ -183,6 +184,7 @@ def framed(body: bytes) -> bytes:
         "no utf-8",
         "no struct",
         "half a hello",
+        "nested too deep",
     ],
 )
 def test_strangers_are_turned_away_and_the_performer_still_comes(

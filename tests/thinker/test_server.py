@@ -41,7 +41,15 @@ async def test_every_file_of_the_page_has_its_type(server: Any, name: str) -> No
 
 
 @pytest.mark.parametrize(
-    "path", ["page/none.js", "page/", "page/..%2fserver.py", "page/%2e%2e/server.py", "nothing"]
+    "path",
+    [
+        "page/none.js",
+        "page/",
+        "page/..%2fserver.py",
+        "page/%2e%2e/server.py",
+        "nothing",
+        f"page/{'x' * 300}.js",
+    ],
 )
 async def test_nothing_else_is_served(server: Any, path: str) -> None:
     assert (await get(f"{server.http}/{path}")).status_code == 404

@@ -187,6 +187,17 @@ async def test_bye_ends_in_order(server: Any) -> None:
     await server.until(lambda: server.engine.open == [])
 
 
+async def test_a_clients_reason_is_one_line_of_the_log(server: Any, caplog: Any) -> None:
+    with caplog.at_level("INFO", "thinker.session"):
+        async with await server.connect() as client:
+            await client.start()
+            await client.say(m.Bye(reason="enough\nERROR all is lost"))
+            await client.closed()
+        await server.until(lambda: server.engine.open == [])
+    (line,) = (message for message in caplog.messages if "is over" in message)
+    assert line.endswith(r"1000 'enough\nERROR all is lost'")
+
+
 async def test_a_vanished_client_frees_its_slot(server: Any) -> None:
     client = await server.connect()
     await client.start()
@@ -293,6 +304,16 @@ async def test_a_flood_is_cut_off(run_server: Any) -> None:
             code, reason = await client.closed()
         assert (code, reason) == (1008, "more messages or bytes than a session needs")
         await server.until(lambda: server.engine.open == [])
+
+
+async def test_a_whole_burst_is_answered(server: Any) -> None:
+    """It arrives at once, so all the answers wait before the first one is written."""
+    async with await server.connect() as client:
+        await client.start()
+        pings = range(SessionLimits().allowance_burst - 10)
+        for ping in pings:
+            await client.say(m.Ping(sent_us=ping))
+        assert [(await client.next(m.Pong)).sent_us for _ in pings] == list(pings)
 
 
 async def test_a_client_that_says_nothing_at_all_is_let_go(run_server: Any) -> None:
