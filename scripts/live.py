@@ -138,7 +138,17 @@ async def _talk(options: ClientOptions, stop: threading.Event) -> ClientSummary:
             loop.call_soon_threadsafe(over.set)
 
     on_signals(end)
-    return await run_client(options, stop=over, on_heard=lambda text: say(text, end="", file=sys.stdout))
+    heard: list[str] = []
+
+    def tell(text: str) -> None:
+        heard.append(text)
+        say(text, end="", file=sys.stdout)
+
+    try:
+        return await run_client(options, stop=over, on_heard=tell)
+    finally:
+        if heard:  # what is said next begins a line of its own
+            say("", file=sys.stdout)
 
 
 def _hold_open(args: argparse.Namespace, pair: Pair, stop: threading.Event) -> int:
@@ -163,7 +173,7 @@ def _finish(args: argparse.Namespace, pair: Pair, summary: ClientSummary | None,
         say(f"live: wrote {args.report}")
     if summary is not None:
         lost = f", {summary.gaps} missing" if summary.gaps else ""
-        say(f"\nlive: {summary.ended}, {summary.units} units{lost}")
+        say(f"live: {summary.ended}, {summary.units} units{lost}")
         if summary.record:
             say(f"live: recorded {summary.record}")
     return 0

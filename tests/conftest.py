@@ -155,7 +155,8 @@ class Group:
                 names |= {words[5] for line in maps if len(words := line.split(maxsplit=5)) > 5}
                 names |= {str(fd.readlink()) for fd in Path(f"/proc/{pid}/fd").iterdir()}
         lasting = {name for name in names if name.startswith(("/dev/shm/", "/tmp/")) and "(del" not in name}
-        own = str(self.folder.parent)  # recordings and logs of the tests
+        # Not meant: recordings and logs of the tests, and the project itself where it lies in /tmp.
+        own = (str(self.folder.parent), str(ROOT), sys.prefix)
         return {name for name in lasting if not name.startswith(own)}
 
     def left_files(self) -> list[Path]:

@@ -16,11 +16,18 @@ import pytest
 from client.errors import ConnectionFailed
 from client.options import ClientOptions
 from client.run import run_client
+from scripts.pair import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 ReportOf = Callable[[str], dict[str, Any]]
 Until = Callable[..., None]
+
+
+def is_serving(port: int) -> bool:
+    """Whether somebody takes connections there."""
+    with socket.socket() as caller:
+        return caller.connect_ex(("127.0.0.1", port)) == 0
 
 
 def seconds_of(recording: Path) -> float:
@@ -70,13 +77,14 @@ def test_an_end_in_order(group: Any, talking: Any, tmp_path: Path, end: Callable
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "kill -9"])
-@pytest.mark.parametrize("moment", ["children", "joined"])
+@pytest.mark.parametrize("moment", ["children", "serving"])
 def test_an_end_while_starting(group: Any, eventually: Until, number: signal.Signals, moment: str) -> None:
-    live = group.start("live", "--config", "tiny", "--port", "0", "--text", "hello")
+    port = free_port("127.0.0.1")
+    live = group.start("live", "--config", "tiny", "--port", str(port), "--text", "hello")
     if moment == "children":  # which have not yet loaded anything
         eventually(lambda: len(group.pids()) == 3, "both processes")
     else:
-        live.wait_for("link shm, chosen")
+        eventually(lambda: is_serving(port), "the server, which is there before the Performer is")
     live.process.send_signal(number)
     expected = {-signal.SIGKILL} if number == signal.SIGKILL else {130, 0}  # 0: it was quick to begin
     assert live.wait() in expected, live.output
