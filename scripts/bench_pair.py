@@ -96,11 +96,12 @@ def _run(
         timings=Timings(one_host=True), counts=counts, flat_out=isinstance(clock, FlatOutClock),
     )  # fmt: skip
     pipeline.start()
-    while counts.emitted < WARM_UP_UNITS:
+    warm_up = min(WARM_UP_UNITS, units)
+    while counts.emitted < warm_up:
         pipeline.step()
     pipeline.timings = measured
     began = time.monotonic()
-    while counts.emitted < WARM_UP_UNITS + units:
+    while counts.emitted < warm_up + units:
         pipeline.step()
     measured.wall_ms = 1e3 * (time.monotonic() - began) / units
     while not pipeline.idle:
@@ -114,7 +115,7 @@ def _one_process(family: Family[Any], units: int) -> float:
     talker = _Talker(family)
     users = (talker.observe() for _ in itertools.count())
     replies = reply_to(family, 1, users)
-    for _ in range(WARM_UP_UNITS):
+    for _ in range(min(WARM_UP_UNITS, units)):
         next(replies)
     began = time.monotonic()
     for _ in range(units):
