@@ -91,7 +91,8 @@ def _run(
     measured = _Measured(one_host=True)
     counts = Counts()
     pipeline = Pipeline(
-        family=family, link=link, clock=UnitClock(0.16, clock), wakeup=link.receiver, source=_Talker(family),
+        family=family, link=link, clock=UnitClock(family.media.unit_ms / 1000, clock),
+        wakeup=link.receiver, source=_Talker(family),
         on_unit=lambda _: None, session=session, seed=1, pacing=pacing,
         timings=Timings(one_host=True), counts=counts, flat_out=isinstance(clock, FlatOutClock),
     )  # fmt: skip
@@ -129,7 +130,7 @@ class _Talker:
     def __init__(self, family: Family[Any]) -> None:
         media = family.media
         rng = np.random.default_rng(0)
-        self._pcm = (0.05 * rng.standard_normal(media.input_rate * media.unit_ms // 1000)).astype(np.float32)
+        self._pcm = (0.05 * rng.standard_normal(media.input_unit_samples)).astype(np.float32)
         shape = (media.frames_per_unit, media.input_height, media.input_width, 3)
         self._frames = rng.integers(0, 255, shape, dtype=np.uint8)
         self._texts: tuple[str, ...] = (SENTENCE,)

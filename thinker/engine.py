@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import threading
 import time
@@ -63,12 +64,7 @@ class ThinkerEngine:
     def __init__(
         self, family: Family[Any], join: Callable[[], LinkEnd | None], options: EngineOptions
     ) -> None:
-        media = family.media
-        self.spec = MediaSpec(
-            model=options.model, unit_ms=media.unit_ms, fps=media.fps, frames_per_unit=media.frames_per_unit,
-            sample_rate=media.sample_rate, height=media.height, width=media.width,
-            input_rate=media.input_rate, input_height=media.input_height, input_width=media.input_width,
-        )  # fmt: skip
+        self.spec = MediaSpec(model=options.model, **dataclasses.asdict(family.media))
         self.timings = Timings(one_host=True)
         self.counts = Counts()
         self._family = family

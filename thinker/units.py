@@ -11,30 +11,14 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from shared.media import Media
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MediaSpec:
-    """The media that one model takes in and gives out; everything else is converted to it.
-
-    `sample_rate` (Hz, mono), `height` and `width` are the agent's sound and picture; the fields that begin
-    with `input_` are what the model wants of the user.
-    """
+class MediaSpec(Media):
+    """The media of the model that is loaded, and its name."""
 
     model: str
-    unit_ms: int
-    fps: int
-    frames_per_unit: int
-    sample_rate: int
-    height: int
-    width: int
-    input_rate: int
-    input_height: int
-    input_width: int
-
-    @property
-    def input_unit_samples(self) -> int:
-        """Samples of the user's sound in one unit."""
-        return self.input_rate * self.unit_ms // 1000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

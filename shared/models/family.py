@@ -18,25 +18,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from shared.errors import ConfigError
+from shared.media import Media
 from shared.models.layout import Block
 
 ENTRY_POINTS = "thinker_performer.families"
 StateT = TypeVar("StateT")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Media:
-    """What a model takes in and gives out, per unit of 160 ms."""
-
-    unit_ms: int
-    fps: int
-    frames_per_unit: int
-    sample_rate: int
-    height: int
-    width: int
-    input_rate: int
-    input_height: int
-    input_width: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

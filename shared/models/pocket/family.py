@@ -17,9 +17,10 @@ from torch import Tensor, nn
 
 from shared.checkpoint import config_digest, load_weights
 from shared.errors import ConfigError
+from shared.media import Media
 from shared.models.audio_codec import AudioCodec, AudioCodecState
 from shared.models.cache import KVCache
-from shared.models.family import Builder, Emission, Media, Observation, Said
+from shared.models.family import Builder, Emission, Observation, Said
 from shared.models.layout import STEPS_PER_UNIT, Block
 from shared.models.pocket.config import FRAMES_PER_UNIT, PocketConfig
 from shared.models.pocket.network import StreamerNetwork
