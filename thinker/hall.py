@@ -100,7 +100,8 @@ class Hall:
         """Whether ?token= or an Authorization header (Bearer) holds the token; true when there is none."""
         if self._token is None:
             return True
-        bearer = connection.headers.get("authorization", "").removeprefix("Bearer ")
+        scheme, _, credentials = connection.headers.get("authorization", "").partition(" ")
+        bearer = credentials.strip() if scheme.lower() == "bearer" else ""  # schemes have no case
         offered = connection.query_params.get("token", bearer)
         return secrets.compare_digest(offered.encode(), self._token.encode())
 

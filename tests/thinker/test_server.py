@@ -93,10 +93,23 @@ async def test_with_a_token_numbers_and_words_are_guarded(run_server: Any) -> No
         assert (await get(server.http)).status_code == 200, "the page itself holds no secret"
 
 
-async def test_a_bearer_token_will_do(run_server: Any) -> None:
+@pytest.mark.parametrize(
+    ("authorization", "status"),
+    [
+        ("Bearer open", 200),
+        ("bearer open", 200),
+        ("BEARER  open", 200),
+        ("open", 401),
+        ("Basic open", 401),
+        ("Beareropen", 401),
+        ("Bearer", 401),
+        ("Bearer Bearer open", 401),
+    ],
+)
+async def test_the_token_may_come_as_bearer(run_server: Any, authorization: str, status: int) -> None:
     async with run_server(token="open") as server:
-        response = await get(f"{server.http}/metrics", headers={"authorization": "Bearer open"})
-        assert response.status_code == 200
+        response = await get(f"{server.http}/metrics", headers={"authorization": authorization})
+        assert response.status_code == status
 
 
 async def test_a_port_in_use_is_one_clear_error(engine: Any) -> None:
