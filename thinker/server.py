@@ -25,6 +25,7 @@ from thinker.conduct import SessionLimits
 from thinker.guard import Guard
 from thinker.hall import Hall
 from thinker.units import Engine
+from thinker.websocket import Connection
 
 
 def build_app(
@@ -110,7 +111,7 @@ async def serve(
     server = _Server(
         uvicorn.Config(
             app,
-            ws="websockets-sansio",
+            ws=Connection,
             ws_max_size=MAX_MEDIA_BYTES,
             ws_ping_interval=10.0,
             ws_ping_timeout=20.0,
