@@ -9,7 +9,7 @@ import struct
 import sys
 import time
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 
@@ -20,19 +20,20 @@ VERSION = 1
 _LENGTH = struct.Struct("<I")
 _MAX_BYTES = 64 * 1024
 _M = TypeVar("_M")
+_Word = Annotated[str, msgspec.Meta(max_length=256, pattern=r"\A[!-~]*\Z")]  # fit for a line of the log
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="thinker-performer hello"):
     """The Performer's first message: what it was started with and where it runs."""
 
     version: int
-    digest: str
+    digest: _Word
     slice_bytes: int
     latent_bytes: int
     depth: int
-    link: str
-    available: tuple[str, ...]
-    host: str
+    link: _Word
+    available: tuple[_Word, ...]
+    host: _Word
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True, tag="accepted"):

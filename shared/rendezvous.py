@@ -88,6 +88,9 @@ def accept_performer(
 ) -> LinkEnd:
     """Wait for a Performer with the same terms and open the link to it. Strangers are hung up on.
 
+    A Performer with other terms is refused, with the same line in its log and in ours, and waited for again:
+    whoever started it wrongly starts it once more.
+
     Args:
         listener: Where the Performer calls.
         terms: What this process was started with.
@@ -95,8 +98,8 @@ def accept_performer(
         stop: Set by another thread to give up.
 
     Raises:
-        RendezvousError: nobody came in time, or `stop` was set, or the Performer's terms differ.
-        LinkUnavailable: an explicitly chosen link can't be had on one of the two sides.
+        RendezvousError: nobody with the same terms came in time, or `stop` was set.
+        LinkUnavailable: the explicitly chosen link can't be had here.
         ConfigError: there is no link of that name.
     """
     check_link(terms.link)
@@ -112,6 +115,9 @@ def accept_performer(
         except _LostPeerError as error:
             connection.close()
             _log.warning("rendezvous: the performer went away (%s)", error)
+        except (RendezvousError, LinkUnavailable) as error:  # anyone may call: that must not end this process
+            connection.close()
+            _log.error("%s", error)
         except BaseException:
             connection.close()
             raise
@@ -182,7 +188,7 @@ def _greet(connection: socket.socket) -> Hello | None:
     try:
         return receive(connection, decoder, _GREETING_S)
     except (OSError, msgspec.DecodeError) as error:
-        _log.warning("rendezvous: turned away a caller that is no performer (%s)", error)
+        _log.warning("rendezvous: turned away a caller that is no performer (%.200r)", str(error))
         return None
 
 

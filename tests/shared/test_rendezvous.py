@@ -109,24 +109,49 @@ def test_over_gloo_when_one_side_asks_for_it(threads: ThreadPoolExecutor, listen
         ),
     ],
 )
-def test_different_terms_are_named_on_both_sides(
-    threads: ThreadPoolExecutor, listener: Listener, terms: Terms, message: str
+def test_different_terms_are_named_on_both_sides_and_the_thinker_waits_on(
+    threads: ThreadPoolExecutor,
+    listener: Listener,
+    caplog: pytest.LogCaptureFixture,
+    terms: Terms,
+    message: str,
 ) -> None:
     thinker = accept(threads, listener)
-    performer = join(threads, listener.port, terms)
-    for side in (thinker, performer):
-        with pytest.raises(RendezvousError, match=message):
-            side.result()
+    with pytest.raises(RendezvousError, match=message) as refused:
+        join(threads, listener.port, terms).result()
+    corrected = join(threads, listener.port)
+    with thinker.result() as thinker_end, corrected.result() as performer_end:
+        check_it_works(thinker_end, performer_end)
+    assert errors(caplog) == [str(refused.value)]
 
 
-def test_different_links_are_named_on_both_sides(threads: ThreadPoolExecutor, listener: Listener) -> None:
+def test_different_links_are_named_on_both_sides_and_the_thinker_waits_on(
+    threads: ThreadPoolExecutor, listener: Listener, caplog: pytest.LogCaptureFixture
+) -> None:
     thinker = accept(threads, listener, Terms(digest="same", shape=SHAPE, link="shm"))
-    performer = join(threads, listener.port, Terms(digest="same", shape=SHAPE, link="gloo"))
-    for side in (thinker, performer):
-        with pytest.raises(
-            LinkUnavailable, match="thinker was started with link shm, the performer with gloo"
-        ):
-            side.result()
+    message = "thinker was started with link shm, the performer with gloo"
+    with pytest.raises(LinkUnavailable, match=message) as refused:
+        join(threads, listener.port, Terms(digest="same", shape=SHAPE, link="gloo")).result()
+    corrected = join(threads, listener.port)
+    with thinker.result() as thinker_end, corrected.result() as performer_end:
+        check_it_works(thinker_end, performer_end)
+    assert errors(caplog) == [str(refused.value)]
+
+
+def test_who_only_ever_meets_other_terms_gives_up_in_time(
+    threads: ThreadPoolExecutor, listener: Listener
+) -> None:
+    stop = threading.Event()
+    thinker = threads.submit(accept_performer, listener, TERMS, stop=stop)
+    with pytest.raises(RendezvousError, match="digest is same at the thinker"):
+        join(threads, listener.port, Terms(digest="other", shape=SHAPE)).result()
+    stop.set()
+    with pytest.raises(RendezvousError, match="stopped while waiting for the performer"):
+        thinker.result()
+
+
+def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
 
 
 def test_a_link_that_is_not_here_is_refused_before_anyone_waits(listener: Listener) -> None:
@@ -158,6 +183,25 @@ def hello_of_another_version() -> bytes:
     return framed(b'{"type":"thinker-performer hello","version":1}')
 
 
+def hello_of(link: str) -> Hello:
+    return Hello(
+        version=VERSION,
+        digest="same",
+        slice_bytes=1000,
+        latent_bytes=500,
+        depth=2,
+        link=link,
+        available=("shm",),
+        host=host_identity(),
+    )
+
+
+def forged(field: str) -> bytes:
+    """A hello that would write a line of its own into the log."""
+    hello = msgspec.to_builtins(hello_of("shm"))
+    return framed(msgspec.json.encode({**hello, field: "x\nthinker: FORGED"}))
+
+
 def framed(body: bytes) -> bytes:
     return struct.pack("<I", len(body)) + body
 
@@ -174,6 +218,8 @@ def framed(body: bytes) -> bytes:
         framed(b"[1, 2]"),
         hello_of_another_version(),
         framed(b'{"type":"thinker-performer hello","x":' + b"[" * 20_000 + b"]" * 20_000 + b"}"),
+        forged("digest"),
+        forged("type"),
     ],
     ids=[
         "nothing",
@@ -185,6 +231,8 @@ def framed(body: bytes) -> bytes:
         "no struct",
         "half a hello",
         "nested too deep",
+        "a forged digest",
+        "a forged type",
     ],
 )
 def test_strangers_are_turned_away_and_the_performer_still_comes(
@@ -198,6 +246,7 @@ def test_strangers_are_turned_away_and_the_performer_still_comes(
         with thinker.result() as thinker_end, performer.result() as performer_end:
             check_it_works(thinker_end, performer_end)
     assert "turned away a caller that is no performer" in caplog.text
+    assert "\nthinker: FORGED" not in caplog.text
 
 
 def test_a_silent_stranger_does_not_hold_up_the_performer(
@@ -214,18 +263,8 @@ def test_a_performer_that_dies_while_the_link_is_opened_is_followed_by_another(
     threads: ThreadPoolExecutor, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shared.rendezvous._OPENING_S", 0.2)
-    hello = Hello(
-        version=VERSION,
-        digest="same",
-        slice_bytes=1000,
-        latent_bytes=500,
-        depth=2,
-        link="shm",
-        available=("shm",),
-        host=host_identity(),
-    )
     with socket.create_connection((HOST, listener.port)) as short_lived:
-        short_lived.sendall(framed(msgspec.json.encode(hello)))
+        short_lived.sendall(framed(msgspec.json.encode(hello_of("shm"))))
     thinker = accept(threads, listener)
     performer = join(threads, listener.port)
     with thinker.result() as thinker_end, performer.result() as performer_end:
