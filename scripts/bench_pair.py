@@ -53,7 +53,7 @@ def bench(args: argparse.Namespace, console: Console) -> BenchResult:
             row |= {f"{run} p{p}": timings.stages.percentile_ms(name, p) for p in (50, 99)}
         rows.append(row)
     interval = flat.wall_ms
-    busy = {name: 1e3 * seconds / args.units for name, seconds in flat.busy_s.items()}
+    busy = flat.busy_ms()
     # Flat out, latents may lie unread while the Thinker is busy; that must not loosen the bound. So the way
     # back is taken from the run on the clock, where the Thinker waits for them.
     loop = sum((eager if name == "return" else flat).stages.mean_ms(name) for name in LOOP)

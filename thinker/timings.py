@@ -21,7 +21,6 @@ class Timings:
     def __init__(self, *, one_host: bool) -> None:
         self.one_host = one_host
         self.stages = Stages()
-        self.busy_s = {"thinker": 0.0, "performer": 0.0}
         self._unit: dict[str, float] = {}
         self._last_emitted: float | None = None
 
@@ -30,13 +29,11 @@ class Timings:
         """Measure a stage of the Thinker's own."""
         began = time.monotonic()
         yield
-        seconds = time.monotonic() - began
-        self.busy_s["thinker"] += seconds
-        self._record(name, seconds)
+        self._record(name, time.monotonic() - began)
 
     def packed(self, seconds: float) -> None:
         """A slice was packed and sent: the Thinker's work, though its time counts as `send`."""
-        self.busy_s["thinker"] += seconds
+        self.stages.record("pack", seconds)
 
     def exchanged(self, header: SliceHeader, sent_ns: int, returned_ns: int) -> None:
         """Take the Performer's times from returned latents; the slice was ready to be sent at `sent_ns`.
@@ -45,7 +42,6 @@ class Timings:
         counted half and half.
         """
         append, solve = header.append_ns / 1e9, header.solve_ns / 1e9
-        self.busy_s["performer"] += append + solve
         send = (header.received_at_ns - sent_ns) / 1e9
         back = (returned_ns - header.sent_at_ns) / 1e9
         if not self.one_host:
@@ -67,6 +63,12 @@ class Timings:
     def paused(self) -> None:
         """The next unit does not follow the last one: a session ended in between."""
         self._last_emitted = None
+
+    def busy_ms(self) -> dict[str, float]:
+        """Mean time a unit that each process works; a unit has two slices to pack."""
+        mean = self.stages.mean_ms
+        thinker = sum(map(mean, ("encode", "state", "decode", "remember"))) + 2 * mean("pack")
+        return {"thinker": thinker, "performer": mean("append") + mean("solve")}
 
     def summary(self) -> dict[str, object]:
         """The measured fields of the report."""
