@@ -142,6 +142,10 @@ class Microphone:
     def close(self) -> None:
         """Let go of the device."""
         self._stream.close()
+        if self.lost_samples:
+            log.warning(
+                "microphone %s: %d samples came too fast and were dropped", self.name, self.lost_samples
+            )
 
     def _recorded(self, block: Samples, _count: int, _time: object, _status: object) -> None:
         """Called by PortAudio on its own thread."""

@@ -13,7 +13,8 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from scripts.common import add_config_argument, check_target, write_json
+from scripts.common import add_config_argument
+from scripts.output import check_target, write_json
 from shared.config import load_config
 
 BENCHES = {"pair": "the two processes flat out and on the clock, beside the same work in one process"}

@@ -4,7 +4,6 @@ import argparse
 import asyncio
 import contextlib
 import dataclasses
-import json
 import logging
 import signal
 import sys
@@ -14,6 +13,7 @@ from client.devices import DEFAULT, list_devices
 from client.errors import ClientError, UsageError
 from client.options import ClientOptions, ClientSummary, check_options
 from client.run import run_client
+from scripts.output import check_target, write_json
 
 DEFAULT_URL = "127.0.0.1:8765"
 OFF = "off"
@@ -96,9 +96,11 @@ def run(args: argparse.Namespace) -> int:
     try:
         options = options_from(args)
         check_options(options)
+        if args.report is not None:
+            check_target(args.report)
         summary = asyncio.run(_until_signal(options))
         if args.report is not None:
-            _write_report(args.report, summary)
+            write_json(args.report, dataclasses.asdict(summary))
     except ClientError as error:
         print(f"client: {error}", file=sys.stderr)
         return error.exit_code
@@ -153,13 +155,6 @@ async def _until_signal(options: ClientOptions) -> ClientSummary:
     return await run_client(options, stop=stop, on_heard=lambda text: print(text, end="", flush=True))
 
 
-def _write_report(path: Path, summary: ClientSummary) -> None:
-    try:
-        path.write_text(json.dumps(dataclasses.asdict(summary), indent=2) + "\n")
-    except OSError as error:
-        raise ClientError(f"{path}: can't be written: {error.strerror}") from error
-
-
 def _tell(summary: ClientSummary) -> None:
     if summary.heard:
         print()
@@ -170,14 +165,3 @@ def _tell(summary: ClientSummary) -> None:
     )
     if summary.record:
         print(f"recorded {summary.record}", file=sys.stderr)
-
-
-def main() -> int:
-    """Run as `python -m scripts.client`."""
-    parser = argparse.ArgumentParser(prog="client")
-    add_arguments(parser)
-    return run(parser.parse_args())
-
-
-if __name__ == "__main__":
-    sys.exit(main())

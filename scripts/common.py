@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import os
 import signal
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import torch
 
 from shared.config import DEFAULT, RuntimeConfig, shipped_configs
-from shared.errors import ConfigError, DeviceError, RuntimeFault
+from shared.errors import ConfigError, DeviceError
 from shared.links.base import LinkShape
 from shared.links.choose import check_link
 from shared.models.family import Builder, Family, model_builder
@@ -79,20 +76,6 @@ def seed_number(text: str) -> int:
     if not text.isdigit() or int(text) > MAX_SEED:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to {MAX_SEED}")
     return int(text)
-
-
-def check_target(path: Path) -> None:
-    """Raise a ConfigError when no file can be made at `path`."""
-    if path.is_dir() or not os.access(path.parent, os.W_OK):
-        raise ConfigError(f"{path}: can't be written")
-
-
-def write_json(path: Path, content: object) -> None:
-    """Write a report; raises a RuntimeFault where it can't be."""
-    try:
-        path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise RuntimeFault(f"{path}: can't be written: {error.strerror}") from None
 
 
 def begin_process(name: str, *, debug: bool) -> None:
@@ -179,9 +162,3 @@ def stop_event() -> threading.Event:
     event = threading.Event()
     on_signals(event.set)
     return event
-
-
-def say(line: str, *, end: str = "\n", file: TextIO | None = None) -> None:
-    """Print, to stderr if nothing else is said. Where the terminal is gone there is nobody left to tell."""
-    with suppress(OSError):
-        print(line, end=end, file=file or sys.stderr, flush=True)

@@ -16,15 +16,8 @@ from pathlib import Path
 from client.errors import ClientError
 from client.options import ClientOptions, ClientSummary, check_options
 from client.run import run_client
-from scripts.common import (
-    add_config_argument,
-    add_link_argument,
-    check_choices,
-    check_target,
-    on_signals,
-    say,
-    write_json,
-)
+from scripts.common import add_config_argument, add_link_argument, check_choices, on_signals
+from scripts.output import check_target, say, write_json
 from scripts.pair import ChildEndedError, Pair, check_port, reachable, running_pair
 from scripts.thinker import add_server_arguments
 from shared.config import load_config

@@ -15,7 +15,8 @@ from contextlib import contextmanager
 
 import httpx
 
-from scripts.common import PARENT, say
+from scripts.common import PARENT
+from scripts.output import say
 from shared.errors import AddressError, RuntimeFault
 from shared.memory import rss_mb
 

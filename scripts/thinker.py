@@ -14,14 +14,13 @@ from scripts.common import (
     add_process_arguments,
     begin_process,
     check_choices,
-    check_target,
     load_model,
     port_number,
     seed_number,
     stop_event,
     terms_of,
-    write_json,
 )
+from scripts.output import check_target, write_json
 from shared.config import load_config
 from shared.errors import RendezvousError
 from shared.links.base import LinkEnd

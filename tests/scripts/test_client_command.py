@@ -77,7 +77,7 @@ class Server:
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "scripts.client", *arguments]
+    return [sys.executable, "-m", "scripts.main", "client", *arguments]
 
 
 def client(*arguments: str) -> subprocess.CompletedProcess[str]:
