@@ -147,7 +147,7 @@ def _count(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     """Do what the options say; returns the exit code."""
     try:
-        importlib.import_module("training.samples")
+        importlib.import_module("training.data.samples")
     except ModuleNotFoundError as error:
         raise RuntimeFault(f"{error.name} is missing: pip install 'thinker-performer[dev]'") from None
     if args.part == "data":
@@ -158,9 +158,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _data(args: argparse.Namespace) -> int:
-    from training.samples import write_samples  # noqa: PLC0415 - needs the dev packages
-    from training.sentences import corpus  # noqa: PLC0415
-    from training.speech import speak  # noqa: PLC0415
+    from training.data.samples import write_samples  # noqa: PLC0415 - needs the dev packages
+    from training.data.sentences import corpus  # noqa: PLC0415
+    from training.data.speech import speak  # noqa: PLC0415
 
     spoken = [speak(sentence) for sentence in corpus(args.n, seed=1, held_out=False)]
     for path in write_samples(spoken, args.out):
@@ -218,8 +218,8 @@ def _base(args: argparse.Namespace, config: RuntimeConfig) -> Path | None:
 def _judge(args: argparse.Namespace) -> int:
     from training.judge import judge  # noqa: PLC0415 - needs the dev packages
     from training.parts import HELD_OUT_SEED  # noqa: PLC0415
-    from training.sentences import corpus  # noqa: PLC0415
-    from training.speech import speak  # noqa: PLC0415
+    from training.data.sentences import corpus  # noqa: PLC0415
+    from training.data.speech import speak  # noqa: PLC0415
 
     torch.set_num_threads(args.threads)
     check_device(args.device)

@@ -32,7 +32,7 @@ from training.recipes import (
     TimingRecipe,
     load_recipe,
 )
-from training.speech import Utterance, load_corpus
+from training.data.speech import Utterance, load_corpus
 from training.timing import train_timing
 from training.tracks import held_out_track_of, training_track
 from training.video_codec import train_video_codec

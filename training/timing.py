@@ -7,8 +7,8 @@ from torch.nn import functional as F
 
 from shared.models.pocket.phones import PHONE_IDS, SILENCE
 from shared.models.pocket.speech import MAX_FRAMES, NEIGHBOURS, PhoneTimer
-from training.phones import frames_of_each
-from training.speech import Utterance
+from training.data.phones import frames_of_each
+from training.data.speech import Utterance
 
 
 def examples(speech: list[Utterance]) -> tuple[torch.Tensor, torch.Tensor]:

@@ -17,10 +17,10 @@ from shared.models.pocket.config import PHONE_LEAD
 from shared.models.pocket.phones import SILENCE
 from shared.models.video_codec import VideoCodec
 from training import files
-from training.face import draw
-from training.motion import poses
-from training.phones import slots_of
-from training.speech import Utterance
+from training.data.face import draw
+from training.data.motion import poses
+from training.data.phones import slots_of
+from training.data.speech import Utterance
 from training.video_codec import encoder_parts, to_tensor
 
 FRAME_SAMPLES = 640

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from shared.models.video_codec import VideoCodec, VideoCodecConfig
-from training.face import Pose, draw
+from training.data.face import Pose, draw
 from training.loop import TrainConfig, train
-from training.motion import poses
-from training.speech import Utterance
+from training.data.motion import poses
+from training.data.speech import Utterance
 
 CLIP_FRAMES = 8
 KL_WEIGHT = 2e-4

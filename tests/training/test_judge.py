@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scripts.main import main
 from scripts.train import MEASURES
 from shared.models.pocket.phones import PHONE_IDS, SILENCE
-from training.face import Pose, draw
+from training.data.face import Pose, draw
 from training.judge import (
     Sentence,
     Turn,

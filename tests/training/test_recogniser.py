@@ -3,7 +3,7 @@
 import pytest
 
 from training.recogniser import recognise, word_errors, words_of
-from training.speech import speak
+from training.data.speech import speak
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """What is trained on is never what is measured with."""
 
-from training.sentences import HELD_OUT_IN, corpus, is_held_out, prose
+from training.data.sentences import HELD_OUT_IN, corpus, is_held_out, prose
 
 
 def test_trained_and_held_out_sentences_have_nothing_in_common() -> None:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from shared.models.pocket.phones import PHONE_IDS, SILENCE
-from training.phones import frames_of_each, slots_of
-from training.speech import Utterance
+from training.data.phones import frames_of_each, slots_of
+from training.data.speech import Utterance
 from training.tracks import FRAME_SAMPLES, lay_out
 
 PHONES = [("pau", 0.10), ("hh", 0.17), ("ax", 0.20), ("l", 0.22), ("ow", 0.60), ("pau", 0.70)]

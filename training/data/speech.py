@@ -16,7 +16,7 @@ from rich.progress import track
 from shared.models.pocket.phones import PHONE_IDS
 from training.errors import TrainingError
 from training.files import require_room
-from training.sentences import corpus
+from training.data.sentences import corpus
 
 RATE = 16_000
 SENTENCE_BYTES = 150_000  # on the disk, with room to spare

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from training.face import Pose
+from training.data.face import Pose
 
 RATE = 100  # steps a second at which movements are laid out before they are sampled at 25 fps
 STEP_FRAME = RATE // 25

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training.audio_codec import write_wav
-from training.face import draw
+from training.data.face import draw
 from training.files import require_room
-from training.motion import poses
-from training.speech import RATE, Utterance
+from training.data.motion import poses
+from training.data.speech import RATE, Utterance
 
 FPS = 25
 SHEET_COLUMNS = 10

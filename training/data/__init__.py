@@ -1,0 +1,1 @@
+"""What the pocket model learns from, made on this machine: voices, faces, rooms and dialogues."""
