@@ -216,10 +216,10 @@ def _base(args: argparse.Namespace, config: RuntimeConfig) -> Path | None:
 
 
 def _judge(args: argparse.Namespace) -> int:
-    from training.judge import judge  # noqa: PLC0415 - needs the dev packages
-    from training.parts import HELD_OUT_SEED  # noqa: PLC0415
     from training.data.sentences import corpus  # noqa: PLC0415
     from training.data.speech import speak  # noqa: PLC0415
+    from training.judge import judge  # noqa: PLC0415 - needs the dev packages
+    from training.parts import HELD_OUT_SEED  # noqa: PLC0415
 
     torch.set_num_threads(args.threads)
     check_device(args.device)

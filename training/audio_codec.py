@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from shared.models.audio_codec import AudioCodec, AudioCodecConfig
 from shared.models.pocket.senses import mel_filters
-from training.loop import TrainConfig, train
 from training.data.speech import Utterance
+from training.loop import TrainConfig, train
 
 CLIP_UNITS = 8
 UNIT_SAMPLES = 2560

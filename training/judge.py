@@ -20,12 +20,12 @@ from shared.models.pocket.phones import PHONES, SILENCE
 from shared.models.pocket.speech import Speech, duration_draws
 from shared.models.single import reply_to
 from training import audio_codec, video_codec
-from training.errors import TrainingError
 from training.data.face import LIP, MOUTH, draw
 from training.data.motion import poses
-from training.recogniser import recognise, word_errors
 from training.data.sentences import prose
 from training.data.speech import Utterance
+from training.errors import TrainingError
+from training.recogniser import recognise, word_errors
 
 IDLE_UNITS = 62  # 10 s in which nothing was typed yet
 STILL_UNITS = 6  # without a phone: longer than any pause within a sentence

@@ -21,6 +21,7 @@ from shared.models.pocket.config import PocketConfig
 from shared.models.pocket.family import PocketWeights
 from shared.models.video_codec import VideoCodec
 from training.audio_codec import train_audio_codec
+from training.data.speech import Utterance, load_corpus
 from training.errors import TrainingError
 from training.files import read, write
 from training.loop import CHECKPOINT, Schedule, TrainConfig
@@ -32,7 +33,6 @@ from training.recipes import (
     TimingRecipe,
     load_recipe,
 )
-from training.data.speech import Utterance, load_corpus
 from training.timing import train_timing
 from training.tracks import held_out_track_of, training_track
 from training.video_codec import train_video_codec

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from shared.models.video_codec import VideoCodec, VideoCodecConfig
 from training.data.face import Pose, draw
-from training.loop import TrainConfig, train
 from training.data.motion import poses
 from training.data.speech import Utterance
+from training.loop import TrainConfig, train
 
 CLIP_FRAMES = 8
 KL_WEIGHT = 2e-4

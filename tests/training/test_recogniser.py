@@ -2,8 +2,8 @@
 
 import pytest
 
-from training.recogniser import recognise, word_errors, words_of
 from training.data.speech import speak
+from training.recogniser import recognise, word_errors, words_of
 
 
 @pytest.mark.parametrize(

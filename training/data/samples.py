@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from training.audio_codec import write_wav
 from training.data.face import draw
-from training.files import require_room
 from training.data.motion import poses
 from training.data.speech import RATE, Utterance
+from training.files import require_room
 
 FPS = 25
 SHEET_COLUMNS = 10

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from rich.progress import track
 
 from shared.models.pocket.phones import PHONE_IDS
+from training.data.sentences import corpus
 from training.errors import TrainingError
 from training.files import require_room
-from training.data.sentences import corpus
 
 RATE = 16_000
 SENTENCE_BYTES = 150_000  # on the disk, with room to spare
