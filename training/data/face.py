@@ -13,19 +13,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 Colour = tuple[int, int, int]
+Points = NDArray[np.float64]
 BACKGROUND_TOP, BACKGROUND_BOTTOM = (38, 70, 83), (62, 108, 118)
 SKIN, SKIN_SHADE, BLUSH = (243, 201, 165), (226, 176, 139), (240, 170, 145)
 HAIR, BROW, SHIRT, SHIRT_SHADE = (92, 52, 40), (82, 46, 36), (231, 111, 81), (200, 90, 66)
-EYE, IRIS, PUPIL, GLINT = (252, 250, 246), (60, 120, 96), (20, 26, 30), (255, 255, 255)
+EYE, IRIS, IRIS_RIM, PUPIL, GLINT = (
+    (252, 250, 246), (44, 122, 98), (18, 62, 54), (14, 22, 24), (255, 255, 255),
+)  # fmt: skip
 LIP, MOUTH, TEETH, TONGUE = (197, 96, 92), (94, 30, 36), (250, 246, 240), (214, 110, 112)
 
 SUBPIXEL_BITS = 4
 SIZE = 100.0  # the face is laid out on a 100 x 100 square
 
+# How far the iris moves at a gaze of 1: 3 and 2 pixels in a picture of 128.
+GAZE_X, GAZE_Y = 2.5, 1.75
+# How far a full nod lowers things: crown and chin less than the features, so that the head seems to tip.
+NOD_HEAD, NOD_MOUTH, NOD_FEATURES = 2.4, 2.8, 3.8
+EYE_HALF = 6.4  # from the middle of an eye to its corners
+EYE_APART, EYE_ROW, BROW_ROW = 10.5, -1.0, -8.7  # from the middle of the head
+
+# Along a lid or a brow, from the end at the nose (-1) to the one at the temple (1).
+_ALONG = np.linspace(-1, 1, 13)
+_BULGE = (1 - np.abs(_ALONG) ** 2.3) ** 0.85
+_SLANT = -0.2 * _ALONG  # the outer corner of an eye lies a little higher
+_LASH = 0.95 + 0.45 * _ALONG
+_LASH[-1], _LASH[0] = 0.6, 0.2
+_BROW_ARCH = -1.9 * (1 - (_ALONG - 0.1) ** 2)
+_BROW_WIDTH = np.interp(_ALONG, [-1, -0.8, -0.3, 1], [0.9, 1.7, 1.8, 0.6])
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pose:
-    """One frame of the face. Everything is 0 at rest; mouth and lids go to 1, the others about -1 to 1."""
+    """One frame of the face. Everything is 0 at rest; mouth, lids and nod go to 1, the rest about -1 to 1."""
 
     open: float = 0.0
     wide: float = 0.0
@@ -39,10 +58,11 @@ class Pose:
     head_x: float = 0.0
     head_y: float = 0.0
     breath: float = 0.0
+    nod: float = 0.0  # 1 has the chin fully down
 
 
 class _Canvas:
-    """Ellipses and polygons in face coordinates, at `scale` pixels each."""
+    """Ellipses, arcs and shapes in face coordinates, at `scale` pixels each."""
 
     def __init__(self, image: NDArray[np.uint8], scale: float) -> None:
         self.image, self.scale = image, scale
@@ -67,6 +87,16 @@ class _Canvas:
             0, start, end, colour, max(1, round(width * self.scale)), cv2.LINE_AA, SUBPIXEL_BITS,
         )  # fmt: skip
 
+    def shape(self, x: Points, y: Points, colour: Colour) -> None:
+        """The area within a closed line of points."""
+        points = np.stack([x, y], axis=1) * self.scale - 0.5
+        fixed = np.rint(points * (1 << SUBPIXEL_BITS)).astype(np.int32)
+        cv2.fillPoly(self.image, [fixed], colour, cv2.LINE_AA, SUBPIXEL_BITS)
+
+    def band(self, x: Points, top: Points, bottom: Points, colour: Colour) -> None:
+        """The area between two lines over the same x."""
+        self.shape(np.concatenate([x, x[::-1]]), np.concatenate([top, bottom[::-1]]), colour)
+
 
 def background(pixels: int) -> NDArray[np.uint8]:
     """The still wall behind the agent, [pixels, pixels, 3] RGB."""
@@ -81,16 +111,16 @@ def draw(pose: Pose, size: int = 128) -> NDArray[np.uint8]:
     canvas = _Canvas(image, 2 * size / SIZE)
     x, y = 50 + 2.2 * pose.head_x, 47 + 2.2 * pose.head_y
     _draw_body(canvas, pose.breath)
-    _draw_head(canvas, x, y)
+    _draw_head(canvas, x, y + NOD_HEAD * pose.nod)
+    level = y + NOD_FEATURES * pose.nod
     for side in (-1, 1):
-        _draw_eye(canvas, x + side * 10.5, y - 2, pose)
-    _draw_fringe(canvas, x, y)
+        _draw_eye(canvas, x + side * EYE_APART, level + EYE_ROW, side, pose)
+    _draw_fringe(canvas, x, level)
     for side in (-1, 1):
-        canvas.ellipse(x + side * 15, y + 9, 4.4, 3.0, BLUSH)
-        lift = 1.6 * pose.brow
-        canvas.arc(x + side * 10.5, y - 7.5 - lift, 6.5, 4, 205, 335, BROW, 1.7)
-    canvas.arc(x + 0.6 * pose.head_x, y + 6.5, 2.4, 1.8, 20, 160, SKIN_SHADE, 1.1)
-    _draw_mouth(canvas, x, y + 15.5, pose)
+        canvas.ellipse(x + side * 15, level + 9, 4.4, 3.0, BLUSH)
+        _draw_brow(canvas, x + side * EYE_APART, level + BROW_ROW - 1.3 * pose.brow, side)
+    canvas.arc(x + 0.6 * pose.head_x, level + 6.5, 2.4, 1.8, 20, 160, SKIN_SHADE, 1.1)
+    _draw_mouth(canvas, x, y + 15.5 + NOD_MOUTH * pose.nod, pose)
     return np.asarray(cv2.resize(image, (size, size), interpolation=cv2.INTER_AREA))
 
 
@@ -110,21 +140,33 @@ def _draw_head(canvas: _Canvas, x: float, y: float) -> None:
 
 
 def _draw_fringe(canvas: _Canvas, x: float, y: float) -> None:
-    canvas.ellipse(x - 8, y - 21, 18, 10.5, HAIR)
-    canvas.ellipse(x + 13, y - 22, 12, 9, HAIR)
+    canvas.ellipse(x - 8, y - 22, 17.5, 9.3, HAIR)
+    canvas.ellipse(x + 13, y - 22.5, 11.5, 8.2, HAIR)
 
 
-def _draw_eye(canvas: _Canvas, x: float, y: float, pose: Pose) -> None:
-    canvas.ellipse(x, y, 5.4, 5.2, EYE)
-    ix, iy = x + 2.2 * pose.gaze_x, y + 1.6 * pose.gaze_y
-    canvas.ellipse(ix, iy, 3.3, 3.4, IRIS)
-    canvas.ellipse(ix, iy, 1.7, 1.8, PUPIL)
-    canvas.ellipse(ix - 1.1, iy - 1.2, 0.9, 0.9, GLINT)
-    # Two lids of skin, each an ellipse that is pushed over the eye from outside.
-    upper = 11.6 - 8.0 * pose.blink
-    canvas.ellipse(x, y - upper, 7.4, 6.4, SKIN)
-    canvas.ellipse(x, y + 11.8 - 3.2 * pose.blink, 7.4, 6.4, SKIN)
-    canvas.arc(x, y - upper, 7.0, 6.4, 35, 145, HAIR, 1.1)
+def _draw_eye(canvas: _Canvas, x: float, y: float, side: int, pose: Pose) -> None:
+    """The white, the iris, then two lids of skin that cover what sticks out, and lashes on the upper one."""
+    shut, along = pose.blink, x + side * EYE_HALF * _ALONG
+    corners = y + _SLANT
+    # The upper lid goes along with the gaze, as lids do; shut, both meet a little below the middle.
+    upper = corners - (4.9 - 0.7 * pose.gaze_y) * (1 - shut) * _BULGE + 2.4 * shut * _BULGE
+    lower = corners + (4.3 - 1.9 * shut) * _BULGE
+    canvas.band(along, np.minimum(upper, lower), lower, EYE)
+    if shut < 0.95:
+        ix, iy = x + GAZE_X * pose.gaze_x, y - 0.2 + GAZE_Y * pose.gaze_y
+        canvas.ellipse(ix, iy, 3.7, 3.8, IRIS_RIM)
+        canvas.ellipse(ix, iy + 0.2, 3.0, 3.0, IRIS)
+        canvas.ellipse(ix, iy, 1.9, 2.0, PUPIL)
+        canvas.ellipse(ix - 1.2, iy - 1.3, 0.9, 0.9, GLINT)
+    canvas.band(along, np.minimum(upper, y - 7.0), upper, SKIN)
+    canvas.band(along, lower, np.maximum(lower, y + 6.5), SKIN)
+    wing = along + side * 0.5 * (_ALONG == 1)
+    canvas.band(wing, upper - _LASH - 0.3 * (_ALONG == 1), upper + 0.25, HAIR)
+
+
+def _draw_brow(canvas: _Canvas, x: float, y: float, side: int) -> None:
+    arch = y + _BROW_ARCH
+    canvas.band(x + side * 6.2 * _ALONG, arch - _BROW_WIDTH / 2, arch + _BROW_WIDTH / 2, BROW)
 
 
 def _draw_mouth(canvas: _Canvas, x: float, y: float, pose: Pose) -> None:

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from training.data.face import Pose
 
 RATE = 100  # steps a second at which movements are laid out before they are sampled at 25 fps
-STEP_FRAME = RATE // 25
+FPS = 25
+STEP_FRAME = RATE // FPS
 LIP_SMOOTH_S = 0.035  # standard deviation; about 110 ms from end to end
 LIP_LEAD_S = 0.04  # lips move before the sound
 
@@ -33,6 +34,13 @@ LIPS = {
 }  # fmt: skip
 
 BLINK_SHAPE = np.interp(np.arange(0, 0.26, 1 / RATE), [0, 0.07, 0.12, 0.26], [0, 1, 1, 0])
+# A nod at 25 frames a second, down and up within 0.48 s; the frames before and after it are 0.
+NOD_SHAPE = np.sin(np.pi * np.arange(1, 12) / 12) ** 2
+NOD_EVERY_S = (1.0, 6.0)  # from the end of a nod, or of two in a row, to the next
+NOD_TWICE, NOD_DEPTH = 0.35, (0.7, 1.0)
+
+IDLE_S, FOLLOWING_S = (2.0, 9.0), (4.0, 14.0)  # how long each kind of gaze lasts at a time
+GLIDE, GLIDE_S, HOLD_S = 0.5, (0.4, 2.5), (0.2, 3.5)
 
 
 def poses(phones: list[tuple[str, float]], num_frames: int, rng: np.random.Generator) -> list[Pose]:
@@ -51,8 +59,14 @@ def poses(phones: list[tuple[str, float]], num_frames: int, rng: np.random.Gener
     rows = np.column_stack([
         np.clip(lips[at + lead], 0, 1), np.clip(blink, 0, 1)[at], np.clip(gaze, -1, 1)[at],
         np.clip(brow, 0, 1)[at], np.clip(head_x, -1, 1)[at], np.clip(head_y, -1, 1)[at], breath[at],
+        _nods(num_frames, rng),
     ])  # fmt: skip
     return [Pose(**dict(zip(Pose.__dataclass_fields__, row.tolist(), strict=True))) for row in rows]
+
+
+def gestures(chosen: list[Pose]) -> NDArray[np.float32]:
+    """What of F poses is a gesture: (gaze_x, gaze_y, nod) of each frame, [F, 3]."""
+    return np.array([(p.gaze_x, p.gaze_y, p.nod) for p in chosen], np.float32).reshape(-1, 3)
 
 
 def _smooth(track: NDArray[np.float64], sigma_s: float) -> NDArray[np.float64]:
@@ -83,17 +97,55 @@ def _blinks(steps: int, rng: np.random.Generator) -> NDArray[np.float64]:
     return track[:steps]
 
 
+def _nods(num_frames: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Nods whether or not anything is said, about one in 4 s: [num_frames]."""
+    track = np.zeros(num_frames + 2 * len(NOD_SHAPE))
+    at = int(rng.uniform(0, NOD_EVERY_S[1]) * FPS)
+    while at < num_frames:
+        for _ in range(2 if rng.uniform() < NOD_TWICE else 1):
+            track[at : at + len(NOD_SHAPE)] = rng.uniform(*NOD_DEPTH) * NOD_SHAPE
+            at += len(NOD_SHAPE)
+        at += int(rng.uniform(*NOD_EVERY_S) * FPS)
+    return track[:num_frames]
+
+
 def _gaze(steps: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Now idle glances, now following somebody who moves: (x, y) of each step."""
+    pieces: list[NDArray[np.float64]] = []
+    made, following = 0, rng.uniform() < 0.5
+    while made < steps:
+        length = int(rng.uniform(*(FOLLOWING_S if following else IDLE_S)) * RATE)
+        pieces.append(_follow(length, rng) if following else _glance(length, rng))
+        made, following = made + length, not following
+    return _smooth(np.concatenate(pieces)[:steps], 0.02)
+
+
+def _glance(steps: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Straight ahead, and now and then a look elsewhere and back."""
     track = np.zeros((steps, 2))
     at = 0
     while at < steps:
         stay = int(rng.uniform(0.6, 3.0) * RATE)
         if rng.uniform() > 0.6:
+            stay //= 2
             track[at : at + stay] = rng.uniform(-0.8, 0.8, 2)
-            stay = int(stay * 0.5)
-            track[at + stay :] = 0
         at += stay
-    return _smooth(track, 0.02)
+    return track
+
+
+def _follow(steps: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """From place to place all over the range, in jumps and in smooth pursuit, and long looks at each."""
+    pieces: list[NDArray[np.float64]] = []
+    here, made = rng.uniform(-1, 1, 2), 0
+    while made < steps:
+        # A little over the range, so that its ends are as common as the rest.
+        there = np.clip(rng.uniform(-1.1, 1.1, 2), -1, 1)
+        glide = int(rng.uniform(*GLIDE_S) * RATE) if rng.uniform() < GLIDE else 0
+        share = (1 - np.cos(np.pi * np.arange(glide) / max(1, glide)))[:, None] / 2
+        hold = np.tile(there, (int(rng.uniform(*HOLD_S) * RATE), 1))
+        pieces += [here + share * (there - here), hold]
+        here, made = there, made + glide + len(hold)
+    return np.concatenate(pieces)[:steps]
 
 
 def _wander(steps: int, rate_hz: float, rng: np.random.Generator) -> NDArray[np.float64]:
