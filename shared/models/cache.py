@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from shared.models.layout import Block, Layout
+from shared.models.layout import Block, Layout, Tower
 from shared.models.transformer import Attend, TransformerConfig
 
 
@@ -37,9 +37,9 @@ class KVCache:
         layers, pair, heads, _, dim = self.kv_L2KND.shape
         return layers * pair * heads * dim * self.layout.tokens(block)
 
-    def writer(self, block: Block, unit: int) -> Attend:
-        """An `attend` that stores the block's keys and values, then looks at the past and the block."""
-        places = self.layout.places(block, unit)
+    def writer(self, block: Block, unit: int, tower: Tower = Tower.SPEAKING) -> Attend:
+        """An `attend` that stores a tower's keys and values of the block, then looks at its past and them."""
+        places = self.layout.places(block, unit, tower)
         self._reveal(places)
         sizes = [place.stop - place.start for place in places]
 
@@ -48,16 +48,17 @@ class KVCache:
             for place, part in zip(places, torch.split(new_BKTD[0], sizes, dim=1), strict=True):
                 target_KND[:, place] = part
 
-        return self._attend(store, self.layout.kept)
+        return self._attend(store, self.layout.seen_by(tower))
 
     def reader(self) -> Attend:
-        """An `attend` for tokens that see all of the past and each other but are not kept."""
+        """An `attend` for speaking tokens that see all of their past and each other but are not kept."""
         kept = self.layout.kept
 
         def store(layer: int, keys_or_values: int, new_BKTD: Tensor) -> None:
             self.kv_L2KND[layer, keys_or_values, :, kept:] = new_BKTD[0]
 
-        return self._attend(store, self.layout.capacity)
+        past = self.layout.seen_by(Tower.SPEAKING)
+        return self._attend(store, slice(past.start, self.layout.capacity))
 
     def pack(self, block: Block, unit: int, out: Tensor) -> None:
         """Copy a block's slice to the flat `out`, stream by stream."""
@@ -82,13 +83,13 @@ class KVCache:
         for place in places:
             self.hidden_N[place] = 0.0
 
-    def _attend(self, store: Callable[[int, int, Tensor], None], visible: int) -> Attend:
-        bias_11TN = self.hidden_N[:visible].view(1, 1, 1, visible)
+    def _attend(self, store: Callable[[int, int, Tensor], None], visible: slice) -> Attend:
+        bias_11TN = self.hidden_N[None, None, None, visible]
 
         def attend(layer: int, q_BHTD: Tensor, k_BKTD: Tensor, v_BKTD: Tensor) -> Tensor:
             store(layer, 0, k_BKTD)
             store(layer, 1, v_BKTD)
-            keys, values = self.kv_L2KND[layer, :, None, :, :visible]
+            keys, values = self.kv_L2KND[layer, :, None, :, visible]
             return F.scaled_dot_product_attention(
                 q_BHTD, keys, values, attn_mask=bias_11TN, enable_gqa=self.grouped
             )

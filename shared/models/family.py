@@ -40,11 +40,13 @@ class Said:
     """What a state pass decided: words that begin in this unit, whether anything sounds, lines refused.
 
     `text` ends with a space where it is not empty, so that the texts of all units joined are what was said.
+    `heard` names what the user was understood to ask for in this unit, if anything.
     """
 
     text: str
     speaking: bool
     refused: tuple[str, ...] = ()
+    heard: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -4,6 +4,9 @@ A unit is written in two blocks, in this order of time: the *state* block (what 
 slots) and the *remember* block (what the agent then did). Each stream of tokens has a ring of its own that
 holds its last `span` units, so a token's place follows from its unit alone and both processes agree on it
 without a word.
+
+Streams belong to one of two *towers*, which have weights of their own and see their own streams alone
+(a mixture of transformers, arXiv 2411.04996); the rings of a tower lie side by side.
 """
 
 from __future__ import annotations
@@ -24,6 +27,13 @@ class Block(enum.IntEnum):
     REMEMBER = 1
 
 
+class Tower(enum.IntEnum):
+    """Whose weights a token goes through: what the user does is listened to, the rest is the agent's own."""
+
+    LISTENING = 0
+    SPEAKING = 1
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stream:
     """One row of tokens that every unit has.
@@ -35,6 +45,7 @@ class Stream:
     block: Block
     offsets: tuple[int, ...]
     span: int
+    tower: Tower = Tower.SPEAKING
 
     def __post_init__(self) -> None:
         if self.span < 1:
@@ -52,9 +63,14 @@ class Stream:
 
 
 class Layout:
-    """The streams of a model, their rings side by side, and `scratch` places for tokens that are not kept."""
+    """The streams of a model, their rings side by side, and `scratch` places for tokens that are not kept.
+
+    The streams of the listening tower come first; the scratch places belong to the speaking tower.
+    """
 
     def __init__(self, streams: tuple[Stream, ...], scratch: int) -> None:
+        towers = [stream.tower for stream in streams]
+        assert towers == sorted(towers), "the streams of a tower lie side by side"
         self.streams = streams
         self.scratch = scratch
         starts = [0]
@@ -63,24 +79,29 @@ class Layout:
         self.starts = tuple(starts[:-1])
         self.kept = starts[-1]
         self.capacity = self.kept + scratch
+        self._listened = sum(stream.capacity for stream in streams if stream.tower is Tower.LISTENING)
 
-    def of(self, block: Block) -> tuple[Stream, ...]:
-        """The streams that a block writes, in the order in which its tokens come."""
-        return tuple(stream for stream in self.streams if stream.block is block)
+    def of(self, block: Block, tower: Tower | None = None) -> tuple[Stream, ...]:
+        """The streams that a block writes, in the order in which its tokens come: one tower's, or all."""
+        return tuple(s for s in self.streams if s.block is block and tower in {None, s.tower})
 
-    def tokens(self, block: Block) -> int:
-        """How many tokens a block has."""
-        return sum(stream.tokens for stream in self.of(block))
+    def tokens(self, block: Block, tower: Tower | None = None) -> int:
+        """How many tokens a block has, in one tower or in all."""
+        return sum(stream.tokens for stream in self.of(block, tower))
 
-    def places(self, block: Block, unit: int) -> list[slice]:
-        """Where in the cache each stream of the block goes, in order."""
+    def places(self, block: Block, unit: int, tower: Tower | None = None) -> list[slice]:
+        """Where in the cache each stream of the block goes, in order: one tower's, or all."""
         return [
             slice(at := start + unit % stream.span * stream.tokens, at + stream.tokens)
             for start, stream in zip(self.starts, self.streams, strict=True)
-            if stream.block is block
+            if stream.block is block and tower in {None, stream.tower}
         ]
 
-    def steps(self, block: Block, unit: int) -> Tensor:
+    def seen_by(self, tower: Tower) -> slice:
+        """The places of everything that is kept for a tower."""
+        return slice(0, self._listened) if tower is Tower.LISTENING else slice(self._listened, self.kept)
+
+    def steps(self, block: Block, unit: int, tower: Tower | None = None) -> Tensor:
         """Media times [T] of a block's tokens, in steps of 40 ms since the session began."""
-        offsets = [offset for stream in self.of(block) for offset in stream.offsets]
+        offsets = [offset for stream in self.of(block, tower) for offset in stream.offsets]
         return torch.tensor(offsets, dtype=torch.int64) + unit * STEPS_PER_UNIT

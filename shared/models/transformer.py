@@ -134,7 +134,6 @@ class Transformer(nn.Module):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.config = config
-        self.flow_time = FlowTime(config)
         blocks = [Block(config) for _ in range(config.layers)]
         for block in blocks:
             nn.init.normal_(block.out.weight, std=0.02 / math.sqrt(2 * config.layers))

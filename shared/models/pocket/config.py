@@ -2,45 +2,52 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 from dataclasses import dataclass, field
 
 from shared.models.audio_codec import AudioCodecConfig
-from shared.models.layout import STEPS_PER_UNIT, Block, Layout, Stream
+from shared.models.layout import STEPS_PER_UNIT, Block, Layout, Stream, Tower
 from shared.models.transformer import TransformerConfig
 from shared.models.video_codec import VideoCodecConfig
 from shared.tables import require_positive
 
 FRAMES_PER_UNIT = 4
+GESTURES = 3  # numbers a frame: gaze to the right, gaze down, nod
 PHONE_LEAD = 2  # frames of 40 ms by which the phone slots run ahead of the sound
 
 
 class Token(enum.IntEnum):
-    """The streams of a unit, in the order of the cache; the value indexes the class embedding."""
+    """The streams of a unit, in the order of the cache; the value indexes the class embeddings."""
 
     USER_PICTURE = 0
     USER_SOUND = 1
     WORD = 2
     PHONE = 3
-    AGENT_PICTURE = 4
-    AGENT_SOUND = 5
+    GESTURE = 4
+    AGENT_PICTURE = 5
+    AGENT_SOUND = 6
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SensesConfig:
-    """The user's side: sound as log-mel, picture as one patch grid a unit."""
+    """The user's side: ears for sound as log-mel, eyes for one glance a unit, and the tower that listens.
+
+    The tower has the layers, key heads and head dims of the speaking one, since they share a cache.
+    """
 
     sample_rate: int = 16_000
     window: int = 400
     hop: int = 160
     mel_bands: int = 64
-    ear_dim: int = 96
-    ear_blocks: int = 2
+    ear_dim: int = 160
+    ear_blocks: int = 4
     height: int = 64
     width: int = 64
-    eye_widths: tuple[int, ...] = (32, 64, 128)
-    eye_patch: int = 8
-    gate: float = 0.0  # weight of what is sensed when training begins; 0: the user's tokens carry time alone
+    eye_widths: tuple[int, ...] = (32, 64, 96, 128)  # each halves the picture
+    dim: int = 256
+    heads: int = 4
+    ffn: int = 352
 
     def __post_init__(self) -> None:
         require_positive(self, "senses")
@@ -48,18 +55,10 @@ class SensesConfig:
             raise ValueError(f"senses: hop={self.hop} is not 10 ms at sample_rate={self.sample_rate}")
         if self.window < self.hop:
             raise ValueError(f"senses: window={self.window} is shorter than hop={self.hop}")
+        cell = 2 ** len(self.eye_widths)
         for name, size in (("height", self.height), ("width", self.width)):
-            if size % self._cell:
-                raise ValueError(f"senses: {name}={size} is not a multiple of {self._cell}")
-
-    @property
-    def _cell(self) -> int:
-        return int(self.eye_patch * 2 ** (len(self.eye_widths) - 1))
-
-    @property
-    def eye_grid(self) -> tuple[int, int]:
-        """Rows and columns of the user's picture tokens."""
-        return self.height // self._cell, self.width // self._cell
+            if size % cell:
+                raise ValueError(f"senses: {name}={size} is not a multiple of {cell}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,6 +92,13 @@ class PocketConfig:
                 f"{self.audio.sample_rate} Hz"
             )
 
+        self.listening()
+
+    def listening(self) -> TransformerConfig:
+        """Sizes of the tower that listens; raises ValueError where its heads don't share out."""
+        senses = self.senses
+        return dataclasses.replace(self.transformer, dim=senses.dim, heads=senses.heads, ffn=senses.ffn)
+
     @property
     def picture_tokens(self) -> int:
         """Agent picture tokens a unit."""
@@ -101,15 +107,19 @@ class PocketConfig:
     def layout(self) -> Layout:
         """The family's streams; the scratch places hold the noisy tokens of the solve."""
         each = tuple(range(STEPS_PER_UNIT))
-        rows, columns = self.senses.eye_grid
         per_frame = self.video.tokens_per_frame
         picture = tuple(step for step in each for _ in range(per_frame))
         spans = self.spans
         streams = (
-            Stream(name="user picture", block=Block.STATE, offsets=(3,) * rows * columns, span=spans.picture),
-            Stream(name="user sound", block=Block.STATE, offsets=each, span=spans.sound),
+            Stream(
+                name="user picture", block=Block.STATE, offsets=(3,), span=spans.picture, tower=Tower.LISTENING
+            ),
+            Stream(
+                name="user sound", block=Block.STATE, offsets=each, span=spans.sound, tower=Tower.LISTENING
+            ),
             Stream(name="word", block=Block.STATE, offsets=(0,), span=spans.text),
             Stream(name="phones", block=Block.STATE, offsets=each, span=spans.text),
+            Stream(name="gesture", block=Block.STATE, offsets=(0,), span=spans.text),
             Stream(name="agent picture", block=Block.REMEMBER, offsets=picture, span=spans.picture),
             Stream(name="agent sound", block=Block.REMEMBER, offsets=each, span=spans.sound),
         )

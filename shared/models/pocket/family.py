@@ -1,4 +1,4 @@
-"""The family `pocket`: one causal transformer that listens, speaks and shows a face.
+"""The family `pocket`: one causal transformer of two towers that listens, looks, speaks and shows a face.
 
 Shape suffixes: B batch (1), T tokens, C model dim, P picture tokens a unit, Z latent dims, N samples.
 """
@@ -21,8 +21,9 @@ from shared.media import Media
 from shared.models.audio_codec import AudioCodec, AudioCodecState
 from shared.models.cache import KVCache
 from shared.models.family import Builder, Emission, Observation, Said
-from shared.models.layout import STEPS_PER_UNIT, Block
+from shared.models.layout import STEPS_PER_UNIT, Block, Tower
 from shared.models.pocket.config import FRAMES_PER_UNIT, PocketConfig
+from shared.models.pocket.manners import Manners, Percept
 from shared.models.pocket.network import StreamerNetwork
 from shared.models.pocket.speech import PhoneTimer, Speech, duration_draws
 from shared.models.pocket.spelling import load_dictionary
@@ -51,6 +52,7 @@ class PocketState:
     seed: int
     cache: KVCache
     speech: Speech
+    manners: Manners
     ears: AudioCodecState
     sound: AudioCodecState
     picture: Tensor
@@ -83,7 +85,7 @@ class PocketFamily:
         self._sound_size = STEPS_PER_UNIT * config.audio.latent_dim
         self.latent_bytes = 4 * (self._picture_size + self._sound_size)
         self._times = flow_times(config.solver_steps)
-        flow_time = self.weights.network.transformer.flow_time
+        flow_time = self.weights.network.flow_time
         with torch.inference_mode():
             times = torch.tensor([*self._times[:-1], 0.0], device=device)
             *self._solve_modulations, self._clean_modulation = flow_time(times)[:, None, None]
@@ -119,7 +121,8 @@ class PocketFamily:
             seed=seed,
             cache=self._new_cache(),
             speech=Speech(),
-            ears=weights.network.ears.init_state(1),
+            manners=Manners(),
+            ears=weights.network.listener.ears.init_state(1),
             sound=weights.audio.decoder.init_state(1),
             picture=weights.video.init_state(1),
         )
@@ -127,27 +130,55 @@ class PocketFamily:
     @torch.inference_mode()
     def encode(self, state: PocketState, user: Observation) -> Tensor:
         """The user's tokens [1, T, C], pictures first."""
-        network = self.weights.network
+        listener = self.weights.network.listener
         pcm_BN = torch.from_numpy(user.pcm).to(self.device)[None]
         frames = torch.from_numpy(user.frames).to(self.device).permute(0, 3, 1, 2)[None].float() / 127.5 - 1
-        picture, sound = network.user_tokens(network.ears(pcm_BN, state.ears), network.eyes(frames))
+        picture, sound = listener.user_tokens(listener.ears(pcm_BN, state.ears), listener.eyes(frames))
         return torch.cat([picture, sound], dim=1)
 
     @torch.inference_mode()
     def state_pass(self, state: PocketState, unit: int, user: Observation, tokens: Tensor) -> Said:
-        """Move the speech pointer by one unit and write the state block."""
-        if user.interrupted:
+        """Listen, decide, move the speech pointer by one unit, and write the state block."""
+        intent = state.manners.respond(
+            self._listen(state, unit, tokens), seed=state.seed, unit=unit, speaking=state.speech.busy
+        )
+        if user.interrupted or intent.hush:
             state.speech.hush()
-        refused = tuple(text for text in user.texts if not state.speech.say(text))
-        generator = duration_draws(state.seed, unit)
-        slots = state.speech.advance(self.weights.timer, generator)
+        if intent.line:
+            state.speech.say(intent.line)
+        refused = tuple(text for text in user.texts if not self._say(state, text))
+        slots = state.speech.advance(self.weights.timer, duration_draws(state.seed, unit))
         network = self.weights.network
         words = torch.tensor([[int(slots.speaking)]], device=self.device)
         phones = torch.tensor([slots.phones], device=self.device)
-        x_BTC = torch.cat([tokens, *network.text_tokens(words, phones)], dim=1)
-        self._write(state, Block.STATE, unit, x_BTC)
+        gesture_BUG = torch.tensor(intent.gesture, device=self.device).view(1, 1, -1)
+        slot_tokens = (*network.text_tokens(words, phones), network.gesture_token(gesture_BUG))
+        self._write(state, Block.STATE, unit, torch.cat(slot_tokens, dim=1))
         text = "".join(word + " " for word in slots.words)
-        return Said(text=text, speaking=slots.speaking, refused=refused)
+        heard = intent.heard.name.lower() if intent.heard else ""
+        return Said(text=text, speaking=slots.speaking, refused=refused, heard=heard)
+
+    @staticmethod
+    def _say(state: PocketState, text: str) -> bool:
+        if not state.speech.say(text):
+            return False
+        state.manners.answered_with(text)
+        return True
+
+    def _listen(self, state: PocketState, unit: int, tokens: Tensor) -> Percept:
+        """Run the listening tower over the user's tokens and read its heads."""
+        listener = self.weights.network.listener
+        steps_T = self.layout.steps(Block.STATE, unit, Tower.LISTENING).to(self.device)
+        out_BTC = listener.run(tokens, steps_T, state.cache.writer(Block.STATE, unit, Tower.LISTENING))
+        perceived = listener.perceive(out_BTC[:, :1], out_BTC[:, 1:])
+        x, y = perceived.place[0, 0].tolist()
+        return Percept(
+            requests=tuple(map(tuple, perceived.request[0].softmax(-1).tolist())),
+            voice=tuple(perceived.voice[0].sigmoid().tolist()),
+            present=perceived.present[0, 0].sigmoid().item(),
+            place=(x, y),
+            colours=tuple(perceived.colour[0, 0].softmax(-1).tolist()),
+        )
 
     @torch.inference_mode()
     def remember(self, state: PocketState, unit: int, latents: Tensor) -> None:
@@ -195,8 +226,8 @@ class PocketFamily:
         state.cache.append(block, unit, torch.frombuffer(payload, dtype=torch.float32))
 
     def _write(self, state: PocketState, block: Block, unit: int, x_BTC: Tensor) -> None:
-        steps_T = self.layout.steps(block, unit).to(self.device)
-        attend = state.cache.writer(block, unit)
+        steps_T = self.layout.steps(block, unit, Tower.SPEAKING).to(self.device)
+        attend = state.cache.writer(block, unit, Tower.SPEAKING)
         self.weights.network.run(x_BTC, steps_T, self._clean_modulation, attend)
 
     def _split(self, latents: Tensor) -> tuple[Tensor, Tensor]:

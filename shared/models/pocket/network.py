@@ -1,6 +1,6 @@
 """All weights of a pocket model in one module; no per-session state lives here.
 
-Shape suffixes: B batch, T tokens, C model dim, Z latent dims, P picture tokens a unit.
+Shape suffixes: B batch, U units, T tokens, C model dim, Z latent dims, P picture tokens a unit, G gesture numbers.
 """
 
 from __future__ import annotations
@@ -8,31 +8,32 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from shared.models.pocket.config import PocketConfig, Token
+from shared.models.pocket.config import FRAMES_PER_UNIT, GESTURES, PocketConfig, Token
+from shared.models.pocket.listener import Listener
 from shared.models.pocket.phones import PHONES
-from shared.models.pocket.senses import Ears, Eyes
-from shared.models.transformer import Attend, Transformer, rms_norm
+from shared.models.transformer import Attend, FlowTime, Transformer, rms_norm
 
 WORD_SLOTS = 2  # nothing is said, something is said
 
 
 class StreamerNetwork(nn.Module):
-    """The transformer with what turns media and text into tokens, and tokens into velocities.
+    """The two towers: the one that listens, and the one that speaks and shows the face.
 
-    Codecs stand beside it (`AudioCodec`, `VideoCodec`): they are trained first and apart.
+    The latter with what turns slots and latents into tokens, and tokens into velocities. Codecs stand beside
+    it (`AudioCodec`, `VideoCodec`): they are trained first and apart.
     """
 
     def __init__(self, config: PocketConfig) -> None:
         super().__init__()
         self.config = config
         dim = config.transformer.dim
+        self.listener = Listener(config)
         self.transformer = Transformer(config.transformer)
+        self.flow_time = FlowTime(config.transformer)
         self.token_class = nn.Embedding(len(Token), dim)
         self.word = nn.Embedding(WORD_SLOTS, dim)
         self.phone = nn.Embedding(len(PHONES), dim)
-        self.ears = Ears(config.senses, dim)
-        self.eyes = Eyes(config.senses, dim)
-        self.sense_gate = nn.Parameter(torch.full((2,), config.senses.gate))
+        self.gesture_in = nn.Linear(FRAMES_PER_UNIT * GESTURES, dim)
         self.picture_in = nn.Linear(config.video.latent_dim, dim)
         self.picture_place = nn.Parameter(torch.zeros(config.video.tokens_per_frame, dim))
         self.sound_in = nn.Linear(config.audio.latent_dim, dim)
@@ -42,16 +43,14 @@ class StreamerNetwork(nn.Module):
         nn.init.zeros_(self.picture_out.weight)
         nn.init.zeros_(self.sound_out.weight)
 
-    def user_tokens(self, heard_BTC: Tensor, seen_BTC: Tensor) -> tuple[Tensor, Tensor]:
-        """Add class and gate to what ears and eyes made; return (picture, sound) tokens."""
-        picture = self.token_class.weight[Token.USER_PICTURE] + self.sense_gate[0] * seen_BTC
-        sound = self.token_class.weight[Token.USER_SOUND] + self.sense_gate[1] * heard_BTC
-        return picture, sound
-
     def text_tokens(self, words_BT: Tensor, phones_BT: Tensor) -> tuple[Tensor, Tensor]:
         """Embed the text slots; return (word, phone) tokens."""
         word = self.token_class.weight[Token.WORD] + self.word(words_BT)
         return word, self.token_class.weight[Token.PHONE] + self.phone(phones_BT)
+
+    def gesture_token(self, gesture_BUG: Tensor) -> Tensor:
+        """Embed (gaze to the right, gaze down, nod) of each of a unit's four frames: [B, U, 12] to [B, U, C]."""
+        return self.token_class.weight[Token.GESTURE] + self.gesture_in(gesture_BUG)
 
     def agent_tokens(self, picture_BPZ: Tensor, sound_BTZ: Tensor) -> tuple[Tensor, Tensor]:
         """Embed agent latents, clean or noisy, of whole units; return (picture, sound) tokens."""
@@ -61,7 +60,7 @@ class StreamerNetwork(nn.Module):
         return picture, self.token_class.weight[Token.AGENT_SOUND] + self.sound_in(sound_BTZ)
 
     def run(self, tokens_BTC: Tensor, steps_T: Tensor, modulation: Tensor, attend: Attend) -> Tensor:
-        """Run the transformer; see its `forward`."""
+        """Run the speaking tower; see the transformer's `forward`."""
         out: Tensor = self.transformer(tokens_BTC, steps_T, modulation, attend)
         return out
 

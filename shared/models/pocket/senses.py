@@ -1,6 +1,6 @@
 """The user's side of the pocket model: small causal encoders from sound and picture to tokens.
 
-Shape suffixes: B batch, N samples, T hops, M mel bands, C channels, H W picture, S tokens a unit.
+Shape suffixes: B batch, N samples, T hops, F bins, M mel bands, C channels, H W picture, S tokens.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from shared.models.audio_codec import AudioCodecState
 from shared.models.causal import ConvNeXtBlock, init_contexts
 from shared.models.layout import STEPS_PER_UNIT
 from shared.models.pocket.config import FRAMES_PER_UNIT, SensesConfig
+
+FLOOR = 1e-3  # magnitude of a mel band that counts as silence, for full scale 1
+GLANCE = 4  # rows and columns of the grid that a glance is read from
 
 
 def mel_filters(window: int, bands: int, sample_rate: int) -> Tensor:
@@ -34,7 +37,7 @@ class Ears(nn.Module):
     window_N: Tensor
     mel_FM: Tensor
 
-    def __init__(self, config: SensesConfig, dim: int) -> None:
+    def __init__(self, config: SensesConfig) -> None:
         super().__init__()
         self.config = config
         self.register_buffer("window_N", torch.hann_window(config.window), persistent=False)
@@ -42,7 +45,7 @@ class Ears(nn.Module):
         self.register_buffer("mel_FM", mel, persistent=False)
         self.read = nn.Linear(config.mel_bands, config.ear_dim)
         self.blocks = nn.ModuleList(ConvNeXtBlock(config.ear_dim, 5, 2) for _ in range(config.ear_blocks))
-        self.write = nn.Linear(STEPS_PER_UNIT * config.ear_dim, dim)
+        self.write = nn.Linear(STEPS_PER_UNIT * config.ear_dim, config.dim)
 
     def init_state(self, batch: int) -> AudioCodecState:
         """Memory before the first sound."""
@@ -51,34 +54,52 @@ class Ears(nn.Module):
 
     def forward(self, pcm_BN: Tensor, state: AudioCodecState) -> Tensor:
         """Hear N samples (a multiple of 640); return tokens [B, N / 640, C]."""
+        spectrum_BTF, state.tail_BN = self.spectrum(pcm_BN, state.tail_BN)
+        return self.tokens(self.loudness(spectrum_BTF @ self.mel_FM), state.contexts)
+
+    def spectrum(self, pcm_BN: Tensor, tail_BN: Tensor) -> tuple[Tensor, Tensor]:
+        """Magnitudes [B, T, F] of windows that end with each hop, and the tail for the next call."""
         config = self.config
-        joined = torch.cat([state.tail_BN, pcm_BN], dim=1)
-        state.tail_BN = joined[:, joined.shape[1] - (config.window - config.hop) :]
+        joined = torch.cat([tail_BN, pcm_BN], dim=1)
         frames = joined.unfold(1, config.window, config.hop) * self.window_N
-        mel_BTM = torch.fft.rfft(frames).abs() @ self.mel_FM
-        x_BTC = self.read((mel_BTM + 1e-3).log())
+        return torch.fft.rfft(frames).abs(), joined[:, joined.shape[1] - (config.window - config.hop) :]
+
+    @staticmethod
+    def loudness(mel_BTM: Tensor) -> Tensor:
+        """Logarithm of mel bands, brought to about unit range."""
+        return ((mel_BTM + FLOOR).log() + 2) / 3
+
+    def tokens(self, mel_BTM: Tensor, contexts: list[Tensor]) -> Tensor:
+        """From loudness [B, T, M] to tokens [B, T / 4, C]; moves the `contexts` of the blocks on."""
+        x_BTC = self.read(mel_BTM)
         for index, block in enumerate(self.blocks):
-            x_BTC, state.contexts[index] = block(x_BTC, state.contexts[index])
+            x_BTC, contexts[index] = block(x_BTC, contexts[index])
         tokens: Tensor = self.write(x_BTC.unflatten(1, (-1, STEPS_PER_UNIT)).flatten(2))
         return tokens
 
 
 class Eyes(nn.Module):
-    """The four frames of a unit, seen together, to a small grid of tokens."""
+    """The four frames of a unit, seen together, to one token: a glance."""
 
-    def __init__(self, config: SensesConfig, dim: int) -> None:
+    def __init__(self, config: SensesConfig) -> None:
         super().__init__()
-        self.config = config
-        widths = config.eye_widths
-        pixels = 3 * FRAMES_PER_UNIT * config.eye_patch**2
-        self.read = nn.Conv2d(pixels, widths[0], 1)
-        self.downs = nn.ModuleList(nn.Conv2d(a, b, 2, stride=2) for a, b in itertools.pairwise(widths))
-        self.write = nn.Conv2d(widths[-1], dim, 1)
+        widths = (3 * FRAMES_PER_UNIT, *config.eye_widths)
+        self.downs = nn.ModuleList(
+            nn.Conv2d(a, b, 3, stride=2, padding=1) for a, b in itertools.pairwise(widths)
+        )
+        self.mixes = nn.ModuleList(nn.Conv2d(width, width, 3, padding=1) for width in config.eye_widths)
+        self.write = nn.Linear(config.eye_widths[-1] * GLANCE**2, config.dim)
 
     def forward(self, frames_BTCHW: Tensor) -> Tensor:
-        """See [B, 4, 3, H, W] in [-1, 1]; return tokens [B, S, C]."""
-        x = self.read(F.pixel_unshuffle(frames_BTCHW.flatten(1, 2), self.config.eye_patch))
-        for down in self.downs:
-            x = down(F.silu(x))
-        tokens: Tensor = self.write(F.silu(x)).flatten(2).transpose(1, 2)
-        return tokens
+        """See [B, 4, 3, H, W] in [-1, 1]; return a token [B, 1, C]."""
+        x = frames_BTCHW.flatten(1, 2)
+        for down, mix in zip(self.downs, self.mixes, strict=True):
+            x = F.silu(down(x))
+            x = x + F.silu(mix(_norm(x)))
+        token: Tensor = self.write(F.adaptive_avg_pool2d(_norm(x), GLANCE).flatten(1))
+        return token[:, None]
+
+
+def _norm(x_BCHW: Tensor) -> Tensor:
+    """Divide each place by the root mean square of its channels."""
+    return x_BCHW * torch.rsqrt(x_BCHW.square().mean(1, keepdim=True) + 1e-6)
