@@ -184,8 +184,8 @@ def performer(shop: Workshop) -> None:
     base = stage.begin(shop)
     network = train_performer(
         stage.config, shop.model, track, held_out_track,
-        batch=recipe.batch, units=recipe.units, with_user_after=recipe.with_user_after,
-        resume=stage.resumes, start=None if base is None else base.network,
+        batch=recipe.batch, units=recipe.units, resume=stage.resumes,
+        start=None if base is None else base.network,
     )  # fmt: skip
     stage.finish(network)
 

@@ -1,140 +1,143 @@
-"""Train the transformer as the Performer uses it: the velocity of the next unit's picture and sound.
+"""Train the speaking tower as the Performer uses it: the velocity of the next unit's picture and sound.
 
-Clean and noisy copies of all units stand in one sequence; a mask shows every token exactly what the runtime's
-cache would show it at that moment, rings and spans included.
+Latents come in pairs: picture [B, U, P, Z] and sound [B, U, 4, Z'], U units with P picture tokens each.
 """
 
 from __future__ import annotations
 
-import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from shared.models.layout import STEPS_PER_UNIT, Block
-from shared.models.pocket.config import PocketConfig, Token
+from shared.models.layout import STEPS_PER_UNIT, Tower
+from shared.models.pocket.config import PocketConfig
 from shared.models.pocket.network import StreamerNetwork
-from shared.models.transformer import Attend
 from training.errors import TrainingError
 from training.loop import TrainConfig, train
+from training.sequence import Past, Sequence, lay_sequence, reader, writer
 from training.tracks import Track
 
-NOISY = 2  # beside Block.STATE and Block.REMEMBER
-AGENT = (Token.AGENT_PICTURE, Token.AGENT_SOUND)
+HISTORY_NOISE = 0.2  # the most noise that what was done before is seen through, so that errors don't add up
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Sequence:
-    """The order of tokens in a training sequence: the kept ones unit by unit, then the noisy ones likewise.
-
-    Nothing but its own unit's noisy tokens ever sees a noisy token, so the mask is over the R kept tokens.
-    """
-
-    units: int
-    steps_T: Tensor
-    mask_TR: Tensor
-    places: dict[tuple[Token, int], Tensor]  # (stream, Block or NOISY) -> [units, tokens] indices
-
-    def to(self, device: str) -> Sequence:
-        """A copy on a device."""
-        places = {key: place.to(device) for key, place in self.places.items()}
-        return dataclasses.replace(
-            self, steps_T=self.steps_T.to(device), mask_TR=self.mask_TR.to(device), places=places
-        )
-
-
-def lay_sequence(config: PocketConfig, units: int, streams: tuple[Token, ...]) -> Sequence:
-    """Build the sequence of `units` units with only the given streams in it."""
-    layout = config.layout()
-    stream_of, unit_of, part_of, step_of = [], [], [], []
-    kept = [(unit, part) for unit in range(units) for part in (Block.STATE, Block.REMEMBER)]
-    for unit, part in kept + [(unit, NOISY) for unit in range(units)]:
-        for token in streams:
-            stream = layout.streams[token]
-            if stream.block == (Block.REMEMBER if part == NOISY else part):
-                for offset in stream.offsets:
-                    stream_of.append(int(token))
-                    unit_of.append(unit)
-                    part_of.append(int(part))
-                    step_of.append(unit * STEPS_PER_UNIT + offset)
-    stream_T, unit_T, part_T = (torch.tensor(x) for x in (stream_of, unit_of, part_of))
-    span_T = torch.tensor([layout.streams[s].span for s in stream_of])
-    # The newest unit of each kind of stream that a query's pass has in the cache.
-    newest_agent = torch.where(part_T == Block.REMEMBER, unit_T, unit_T - 1)
-    kept_R = torch.nonzero(part_T != NOISY).flatten()
-    agent_key_R = part_T[kept_R] == Block.REMEMBER
-    newest = torch.where(agent_key_R[None, :], newest_agent[:, None], unit_T[:, None])
-    age = newest - unit_T[kept_R][None, :]
-    mask_TR = (age >= 0) & (age < span_T[kept_R][None, :])
-    places = {
-        (token, part): torch.nonzero((stream_T == token) & (part_T == part)).view(units, -1)
-        for token in streams
-        for part in ((Block.REMEMBER, NOISY) if token in AGENT else (Block.STATE,))
-    }
-    return Sequence(units=units, steps_T=torch.tensor(step_of), mask_TR=mask_TR, places=places)
-
-
-def masked(sequence: Sequence) -> Attend:
-    """An `attend` among the tokens of one sequence, for as many key heads as query heads.
-
-    Written out, since the fused kernel's backward pass is slower here and can't leave out the noisy keys.
-    """
-    units, kept = sequence.units, sequence.mask_TR.shape[1]
-    blocked_TR = ~sequence.mask_TR
-    bias_TR = torch.zeros_like(blocked_TR, dtype=torch.float32).masked_fill(blocked_TR, float("-inf"))
-
-    def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        del layer
-        q = q * q.shape[-1] ** -0.5
-        bias = bias_TR.to(q.dtype)
-        keys, values = k[:, :, :kept].transpose(2, 3), v[:, :, :kept]
-        past = (q[:, :, :kept] @ keys + bias[:kept]).softmax(-1) @ values
-        own_q, own_k, own_v = (
-            x[:, :, kept:].reshape(*x.shape[:2], units, -1, x.shape[-1]) for x in (q, k, v)
-        )
-        own = (own_q @ own_k.transpose(3, 4)).flatten(2, 3)
-        score = torch.cat([q[:, :, kept:] @ keys + bias[kept:], own], dim=-1).softmax(-1)
-        weight, own_weight = torch.split(score, [kept, own.shape[-1]], dim=-1)
-        own_weight = own_weight.reshape(*own_q.shape[:-1], own.shape[-1])
-        new = weight @ values + (own_weight @ own_v).flatten(2, 3)
-        return torch.cat([past, new], dim=2)
-
-    return attend
+Latents = tuple[Tensor, Tensor]
+"""Picture and sound: latents, noise or velocities."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Batch:
-    """Units of the agent: picture [B, U, P, Z], sound [B, U, 4, Z], phones [B, U, 4], words [B, U, 1]."""
+    """Units of the agent: its latents, and the slots that say what it does.
+
+    picture [B, U, P, Z], sound [B, U, 4, Z'], phones [B, U, 4], words [B, U, 1], gestures [B, U, 12].
+    """
 
     picture: Tensor
     sound: Tensor
     phones: Tensor
     words: Tensor
+    gestures: Tensor
 
     def to(self, device: str) -> Batch:
         """A copy on a device."""
         return Batch(
-            picture=self.picture.to(device), sound=self.sound.to(device),
-            phones=self.phones.to(device), words=self.words.to(device),
+            picture=self.picture.to(device), sound=self.sound.to(device), phones=self.phones.to(device),
+            words=self.words.to(device), gestures=self.gestures.to(device),
         )  # fmt: skip
+
+    @property
+    def latents(self) -> Latents:
+        """What is to be made."""
+        return self.picture, self.sound
 
 
 def crop(track: Track, words: Tensor, starts: list[int], units: int) -> Batch:
-    """Cut `units` units out of a track at each of the start frames."""
+    """Cut `units` units out of a track at each of the start frames; `words` is `track.words()`."""
     frames = units * STEPS_PER_UNIT
 
     def cut(x: Tensor, *shape: int) -> Tensor:
-        return torch.stack([x[start : start + frames] for start in starts]).reshape(
-            len(starts), units, *shape
-        )
+        pieces = torch.stack([x[start : start + frames] for start in starts])
+        return pieces.reshape(len(starts), units, *shape)
 
     return Batch(
         picture=cut(track.picture, -1, track.picture.shape[-1]),
         sound=cut(track.sound, STEPS_PER_UNIT, track.sound.shape[-1]),
         phones=cut(track.phones, STEPS_PER_UNIT),
         words=cut(words, STEPS_PER_UNIT)[..., :1],
+        gestures=cut(track.gesture, STEPS_PER_UNIT * track.gesture.shape[-1]),
     )
+
+
+def random_pieces(track: Track, batch: int, units: int) -> Callable[[int, int], Batch]:
+    """(step, seed) -> `batch` pieces of `units` units from anywhere in the track, always the same ones.
+
+    Raises:
+        TrainingError: the track is shorter than one piece.
+    """
+    words = track.words()
+    room = _require_room(words, units)
+
+    def draw(step: int, seed: int) -> Batch:
+        generator = torch.Generator().manual_seed(seed * 1_000_003 + step)
+        starts = torch.randint(0, room, (batch,), generator=generator).tolist()
+        return crop(track, words, starts, units)
+
+    return draw
+
+
+def even_pieces(track: Track, units: int) -> Batch:
+    """The first pieces of a track, up to 8, one after the other; raises as `random_pieces` does."""
+    words = track.words()
+    starts = list(range(0, _require_room(words, units), units * STEPS_PER_UNIT))
+    return crop(track, words, starts[:8], units)
+
+
+def _require_room(words: Tensor, units: int) -> int:
+    room = len(words) - units * STEPS_PER_UNIT
+    if room <= 0:
+        raise TrainingError(f"a track is shorter than units={units}: take more sentences or fewer units")
+    return room
+
+
+def noise_like(latents: Latents) -> Latents:
+    """Unit-normal noise of the same shapes: picture first."""
+    picture, sound = latents
+    return torch.randn_like(picture), torch.randn_like(sound)
+
+
+def mix(clean: Latents, noise: Latents, share: Tensor) -> Latents:
+    """Latents at flow time `share` [B, U or 1, 1, 1] on the straight way from clean (0) to noise (1)."""
+    (picture, sound), (picture_noise, sound_noise) = clean, noise
+    return (1 - share) * picture + share * picture_noise, (1 - share) * sound + share * sound_noise
+
+
+def remember(network: StreamerNetwork, sequence: Sequence, batch: Batch, history: Latents) -> Past:
+    """Run the kept tokens: the text and gesture slots, and `history` as what the agent did."""
+    streams = (
+        *network.text_tokens(batch.words.flatten(1), batch.phones.flatten(1)),
+        network.gesture_token(batch.gestures),
+        *network.agent_tokens(history[0].flatten(1, 2), history[1].flatten(1, 2)),
+    )
+    past: Past = []
+    clean = network.flow_time(torch.zeros(1, 1, device=batch.words.device))
+    network.run(_unit_by_unit(streams, sequence.units), sequence.kept_steps_R, clean, writer(sequence, past))
+    return past
+
+
+def velocity(
+    network: StreamerNetwork, sequence: Sequence, past: Past, noisy: Latents, tau_BU: Tensor
+) -> Latents:
+    """Change of latents by flow time, of all units at once, each at a flow time of its own; float32."""
+    units, shapes = sequence.units, [x.shape for x in noisy]
+    tokens = network.agent_tokens(noisy[0].flatten(1, 2), noisy[1].flatten(1, 2))
+    x_BQC = _unit_by_unit(tokens, units) + network.noisy
+    each = x_BQC.shape[1] // units
+    modulation = network.flow_time(tau_BU).repeat_interleave(each, dim=1)
+    out = network.run(x_BQC, sequence.noisy_steps_Q, modulation, reader(sequence, past))
+    out = out.view(len(out), units, each, -1)
+    picture, sound = torch.split(out, [shapes[0][2], shapes[1][2]], dim=2)
+    made = network.velocity_head(picture.flatten(1, 2), sound.flatten(1, 2))
+    return made[0].float().view(shapes[0]), made[1].float().view(shapes[1])
 
 
 def velocity_loss(
@@ -142,47 +145,31 @@ def velocity_loss(
 ) -> dict[str, Tensor]:
     """Flow-matching loss (eps - z) of picture and sound, each unit at a flow time of its own."""
     size, units = batch.words.shape[:2]
-    dim, device = network.config.transformer.dim, batch.picture.device
-    tau_BU = torch.sigmoid(torch.randn(size, units, device=device))
-    streams = {"picture": (Token.AGENT_PICTURE, batch.picture), "sound": (Token.AGENT_SOUND, batch.sound)}
-    noise = {name: torch.randn_like(z) for name, (_, z) in streams.items()}
-    noisy, clean = {}, {}
-    for name, (_, z) in streams.items():
-        tau = tau_BU[:, :, None, None]
-        noisy[name] = (1 - tau) * z + tau * noise[name]
-        level = history_noise * torch.rand(size, 1, 1, 1, device=device)
-        clean[name] = (1 - level) * z + level * torch.randn_like(z)
+    tau_BU = torch.sigmoid(torch.randn(size, units, device=batch.words.device))
+    noise = noise_like(batch.latents)
+    past = remember(network, sequence, batch, blurred(batch.latents, history_noise))
+    made = velocity(network, sequence, past, mix(batch.latents, noise, tau_BU[:, :, None, None]), tau_BU)
+    return squared_error(made, (noise[0] - batch.picture, noise[1] - batch.sound))
 
-    x_BTC = torch.zeros(size, len(sequence.steps_T), dim, device=device)
-    modulation = network.transformer.flow_time(torch.zeros(1, 1, device=device))
-    modulation = modulation.expand(size, len(sequence.steps_T), -1, -1).clone()
 
-    def put(token: Token, part: int, tokens_BTC: Tensor) -> None:
-        x_BTC[:, sequence.places[token, part].flatten()] = tokens_BTC.to(x_BTC.dtype)
+def blurred(latents: Latents, most: float) -> Latents:
+    """What the agent did, seen through noise of a level of up to `most`, one for each sequence and stream."""
+    size, device = len(latents[0]), latents[0].device
+    noise = noise_like(latents)
+    of_picture, of_sound = most * torch.rand(2, size, 1, 1, 1, device=device)
+    return mix(latents, noise, of_picture)[0], mix(latents, noise, of_sound)[1]
 
-    for part, latents in ((int(Block.REMEMBER), clean), (NOISY, noisy)):
-        pair = network.agent_tokens(latents["picture"].flatten(1, 2), latents["sound"].flatten(1, 2))
-        for token, tokens in zip(AGENT, pair, strict=True):
-            put(token, part, tokens + network.noisy if part == NOISY else tokens)
-    unit_modulation = network.transformer.flow_time(tau_BU)
-    for token in AGENT:
-        place_UP = sequence.places[token, NOISY]
-        made = unit_modulation.repeat_interleave(place_UP.shape[1], 1)
-        modulation[:, place_UP.flatten()] = made.to(modulation.dtype)
-    words, phones = network.text_tokens(batch.words.flatten(1), batch.phones.flatten(1))
-    put(Token.WORD, Block.STATE, words)
-    put(Token.PHONE, Block.STATE, phones)
-    for token in (Token.USER_PICTURE, Token.USER_SOUND):
-        if (token, Block.STATE) in sequence.places:
-            count = sequence.places[token, Block.STATE].numel()
-            put(token, Block.STATE, network.token_class.weight[token].expand(size, count, -1))
 
-    out = network.run(x_BTC, sequence.steps_T, modulation, masked(sequence))
-    velocities = network.velocity_head(*(out[:, sequence.places[token, NOISY].flatten()] for token in AGENT))
-    losses = {}
-    for (name, (_, z)), velocity in zip(streams.items(), velocities, strict=True):
-        losses[name] = (velocity.float() - (noise[name] - z).flatten(1, 2)).square().mean()
-    return losses
+def squared_error(made: Latents, wanted: Latents) -> dict[str, Tensor]:
+    """Mean squared error of picture and of sound."""
+    picture, sound = ((a - b).square().mean() for a, b in zip(made, wanted, strict=True))
+    return {"picture": picture, "sound": sound}
+
+
+def _unit_by_unit(streams: tuple[Tensor, ...], units: int) -> Tensor:
+    """Streams of tokens [B, U * n, C] to one row in which all tokens of a unit stand together."""
+    by_unit = [x_BTC.view(len(x_BTC), units, -1, x_BTC.shape[-1]) for x_BTC in streams]
+    return torch.cat(by_unit, dim=2).flatten(1, 2)
 
 
 def train_performer(
@@ -193,44 +180,30 @@ def train_performer(
     *,
     batch: int,
     units: int,
-    with_user_after: int,
     resume: bool,
     start: StreamerNetwork | None = None,
 ) -> StreamerNetwork:
-    """Train from `start` or from nothing; from step `with_user_after` on, the user's tokens are there too.
-
-    These are gated, and so far empty: they carry time alone.
+    """Train from `start` or from nothing.
 
     Raises:
         TrainingError: a track is shorter than one sequence of `units` units.
     """
     torch.manual_seed(config.seed)
     network = start or StreamerNetwork(sizes)
-    for part in (network.ears, network.eyes):
-        part.requires_grad_(False)
-    network.sense_gate.requires_grad_(False)
-    alone = lay_sequence(sizes, units, (Token.WORD, Token.PHONE, *AGENT)).to(config.device)
-    full = lay_sequence(sizes, units, tuple(Token)).to(config.device)
-    words, held_words = track.words(), held_out.words()
-    frames = units * STEPS_PER_UNIT
-    if min(len(words), len(held_words)) <= frames:
-        raise TrainingError(f"the tracks are shorter than units={units}: take more sentences or fewer units")
+    network.listener.requires_grad_(False)
+    sequence = lay_sequence(sizes.layout(), Tower.SPEAKING, units).to(config.device)
+    pieces, shown = random_pieces(track, batch, units), even_pieces(held_out, units).to(config.device)
 
     def losses(step: int) -> dict[str, Tensor]:
-        generator = torch.Generator().manual_seed(config.seed * 1_000_003 + step)
-        starts = torch.randint(0, len(words) - frames, (batch,), generator=generator).tolist()
-        piece = crop(track, words, starts, units).to(config.device)
+        piece = pieces(step, config.seed).to(config.device)
         with torch.autocast(torch.device(config.device).type, torch.bfloat16):
-            sequence = full if step >= with_user_after else alone
-            return velocity_loss(network, sequence, piece, history_noise=0.2)
+            return velocity_loss(network, sequence, piece, history_noise=HISTORY_NOISE)
 
     def evaluate(model: nn.Module, step: int) -> dict[str, float]:
+        del step  # always the same units and noise
         assert isinstance(model, StreamerNetwork)
         torch.manual_seed(0)
-        starts = list(range(0, len(held_words) - frames, frames))[:8]
-        sequence = full if step > with_user_after else alone
-        piece = crop(held_out, held_words, starts, units).to(config.device)
-        parts = velocity_loss(model, sequence, piece, history_noise=0.0)
+        parts = velocity_loss(model, sequence, shown, history_noise=0.0)
         return {f"held_out_{name}": value.item() for name, value in parts.items()}
 
     average = train(config, network, losses, evaluate, resume=resume)

@@ -74,7 +74,6 @@ class PerformerRecipe:
     tracks: TrackRecipe = field(default_factory=TrackRecipe)
     batch: int = 7
     units: int = 32
-    with_user_after: int = 4000
 
     def __post_init__(self) -> None:
         if min(self.batch, self.units) < 1:

@@ -18,7 +18,7 @@ from shared.models.pocket.phones import SILENCE
 from shared.models.video_codec import VideoCodec
 from training import files
 from training.data.face import draw
-from training.data.motion import poses
+from training.data.motion import gestures, poses
 from training.data.phones import slots_of
 from training.data.speech import Utterance
 from training.video_codec import encoder_parts, to_tensor
@@ -26,16 +26,22 @@ from training.video_codec import encoder_parts, to_tensor
 FRAME_SAMPLES = 640
 CHUNK_FRAMES = 64
 ORDER_SEED, TRACK_SEED, HELD_OUT_SEED = 5, 100, 199
-PAUSES_S = ((0.5, 0.0, 0.4), (0.3, 0.4, 2.0), (0.2, 2.0, 6.0))  # share of all pauses, from, to
+# Share of all pauses, from, to. In the longest ones the agent has long been listening.
+PAUSES_S = ((0.5, 0.0, 0.4), (0.25, 0.4, 2.0), (0.15, 2.0, 6.0), (0.1, 6.0, 12.0))
+HUSHED = 0.15  # share of the sentences in which it is told to stop
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Track:
-    """F frames of 40 ms: picture [F, N, Z], sound [F, Z], phone slot of each frame (already run ahead)."""
+    """F frames of 40 ms: picture [F, N, Z], sound [F, Z], and what the slots say of each frame.
+
+    That is its phone [F], already run ahead, and its gesture [F, 3] (gaze to the right, gaze down, nod).
+    """
 
     picture: Tensor
     sound: Tensor
     phones: Tensor
+    gesture: Tensor
 
     def words(self) -> Tensor:
         """1 for each unit that begins at a frame and has a phone in it, else 0: [F - 3]."""
@@ -52,23 +58,45 @@ class Timeline:
     slots: list[int]
 
 
-def lay_out(utterances: list[Utterance], rng: np.random.Generator) -> Timeline:
-    """Put sentences after one another with pauses between, all starting on a frame."""
+def lay_out(utterances: list[Utterance], rng: np.random.Generator, *, hushed: float = HUSHED) -> Timeline:
+    """Put sentences after one another with pauses between, all starting on a frame; cut some of them short.
+
+    Flite's sentences end by themselves, but a user may end the agent's in the midst of a phone.
+    """
     pcm, phones, slots = [], list[tuple[str, float]](), list[int]()
-    at = 0
     for utterance in utterances:
         _, low, high = PAUSES_S[rng.choice(len(PAUSES_S), p=[share for share, _, _ in PAUSES_S])]
         pause = round(rng.uniform(low, high) * 25)
-        frames = -(-len(utterance.pcm) // FRAME_SAMPLES)
-        sound = np.zeros((pause + frames) * FRAME_SAMPLES, np.float32)
-        sound[pause * FRAME_SAMPLES :][: len(utterance.pcm)] = utterance.pcm
-        start_s = (at + pause) * 0.04
+        spoken = _on_frames(utterance)
+        if rng.uniform() < hushed:
+            spoken = _hush(spoken, int(rng.integers(1, len(spoken.slots))))
+        start_s = (len(slots) + pause) * 0.04
         phones.append(("pau", start_s))
-        phones += [(phone, start_s + end_s) for phone, end_s in utterance.phones]
-        slots += [SILENCE] * pause + slots_of(utterance.phones, frames)
-        pcm.append(sound)
-        at += pause + frames
+        phones += [(phone, start_s + end_s) for phone, end_s in spoken.phones]
+        slots += [SILENCE] * pause + spoken.slots
+        pcm += [np.zeros(pause * FRAME_SAMPLES, np.float32), spoken.pcm]
     return Timeline(pcm=np.concatenate(pcm), phones=phones, slots=slots)
+
+
+def _on_frames(utterance: Utterance) -> Timeline:
+    """A sentence alone, filled up to whole frames."""
+    frames = -(-len(utterance.pcm) // FRAME_SAMPLES)
+    pcm = np.pad(utterance.pcm, (0, frames * FRAME_SAMPLES - len(utterance.pcm)))
+    return Timeline(pcm=pcm, phones=utterance.phones, slots=slots_of(utterance.phones, frames))
+
+
+def _hush(spoken: Timeline, frame: int) -> Timeline:
+    """The same up to a frame; in that one the sound fades, and slots and lips are at rest from there on."""
+    cut = frame * FRAME_SAMPLES
+    pcm = spoken.pcm[: cut + FRAME_SAMPLES].copy()
+    pcm[cut:] *= np.linspace(1, 0, FRAME_SAMPLES, dtype=np.float32)
+    begins_s = [0.0, *(end_s for _, end_s in spoken.phones)]
+    phones = [
+        (phone, min(end_s, frame * 0.04))
+        for (phone, end_s), begin_s in zip(spoken.phones, begins_s, strict=False)
+        if begin_s < frame * 0.04
+    ]
+    return Timeline(pcm=pcm, phones=phones, slots=[*spoken.slots[:frame], SILENCE])
 
 
 @torch.no_grad()
@@ -89,8 +117,12 @@ def tokenise(timeline: Timeline, audio: AudioCodec, video: VideoCodec, rng: np.r
         drawn = to_tensor([draw(pose, video.config.height) for pose in chosen[start:stop]])
         z, video_state = video.encode(drawn[None].to(device), video_state)
         pictures.append(z[0])
-    ahead = timeline.slots[PHONE_LEAD:] + [SILENCE] * PHONE_LEAD
-    return Track(picture=torch.cat(pictures).cpu(), sound=torch.cat(sounds).cpu(), phones=torch.tensor(ahead))
+    return Track(
+        picture=torch.cat(pictures).cpu(),
+        sound=torch.cat(sounds).cpu(),
+        phones=torch.tensor(timeline.slots[PHONE_LEAD:] + [SILENCE] * PHONE_LEAD),
+        gesture=torch.from_numpy(gestures(chosen)),
+    )
 
 
 def training_track(
@@ -110,6 +142,7 @@ def training_track(
         picture=torch.cat([track.picture for track in made]),
         sound=torch.cat([track.sound for track in made]),
         phones=torch.cat([track.phones for track in made]),
+        gesture=torch.cat([track.gesture for track in made]),
     )
 
 
@@ -130,9 +163,13 @@ def _made(path: Path, utterances: list[Utterance], audio: AudioCodec, video: Vid
     if not path.exists():
         rng = np.random.default_rng(seed)
         track = tokenise(lay_out(utterances, rng), audio, video, rng)
-        halves = {"picture": track.picture.half(), "sound": track.sound.half()}
-        files.write(path, halves | {"phones": track.phones.to(torch.int16)})
+        content = {
+            "picture": track.picture.half(), "sound": track.sound.half(),
+            "phones": track.phones.to(torch.int16), "gesture": track.gesture.half(),
+        }  # fmt: skip
+        files.write(path, content)
     saved = files.read(path)
     return Track(
-        picture=saved["picture"].float(), sound=saved["sound"].float(), phones=saved["phones"].long()
-    )
+        picture=saved["picture"].float(), sound=saved["sound"].float(),
+        phones=saved["phones"].long(), gesture=saved["gesture"].float(),
+    )  # fmt: skip

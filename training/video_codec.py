@@ -35,7 +35,7 @@ def to_tensor(frames: list[NDArray[np.uint8]]) -> Tensor:
 
 def random_pose(rng: np.random.Generator) -> Pose:
     """Any pose at all, so that the codec knows more than what speech shows."""
-    one_sided = {"blink", "open", "wide", "round", "teeth", "tongue", "brow"}
+    one_sided = {"blink", "open", "wide", "round", "teeth", "tongue", "brow", "nod"}
     return Pose(
         **{name: rng.uniform(0 if name in one_sided else -1, 1) for name in Pose.__dataclass_fields__}
     )

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from training.recogniser import recognise, word_errors
+from training.evaluation.recogniser import recognise, word_errors
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -1,59 +1,63 @@
-"""Measure the pocket model as a user meets it: type sentences that no training saw, listen and look.
+"""Levels 0 to 2: silence, the codecs, and speech from forced slots and from typed lines.
 
 Words are counted by a speech recogniser, on the agent's voice, on the voice that it learned from and on the
-audio codec alone. Lips are compared with the drawn face saying the same phones at the same time.
+audio codec alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import dataclasses
+import math
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from shared.models.family import Observation
-from shared.models.pocket.config import PHONE_LEAD
+from shared.models.pocket.config import FRAMES_PER_UNIT, PHONE_LEAD
 from shared.models.pocket.family import PocketFamily
-from shared.models.pocket.phones import PHONES, SILENCE
-from shared.models.pocket.speech import Speech, duration_draws
-from shared.models.single import reply_to
+from shared.models.pocket.phones import SILENCE
 from training import audio_codec, video_codec
-from training.data.face import LIP, MOUTH, draw
-from training.data.motion import poses
-from training.data.sentences import prose
-from training.data.speech import Utterance
+from training.data.phones import slots_of
+from training.data.sentences import corpus, prose
+from training.data.speech import Utterance, speak
 from training.errors import TrainingError
-from training.recogniser import recognise, word_errors
+from training.evaluation.conversation import Conversation, Recital, nobody, sound_of
+from training.evaluation.lips import Pair, drawn_openings, lip_sync, opening
+from training.evaluation.parts import Effort, Findings, Job, Part
+from training.evaluation.recogniser import recognise, word_errors
+from training.evaluation.signals import decibels
 
+HELD_OUT_SEED = 2
+HELD_OUT_FROM = 100  # always the same, some of them twice
+SENTENCES_A_JOB = 7
 IDLE_UNITS = 62  # 10 s in which nothing was typed yet
 STILL_UNITS = 6  # without a phone: longer than any pause within a sentence
 TAIL_UNITS = 2  # of sound after the last phone that the recogniser still gets
-FRAME_S = 0.04
-LAGS = range(-6, 7)  # frames
-# The middle of the mouth (rows, columns in shares of the picture): nothing dark but the mouth gets there.
-MOUTH_ROWS, MOUTH_COLUMNS = (0.55, 0.72), (0.41, 0.59)
-FLOOR_DB = -100.0
+RINGING_UNITS = 3  # after the last phone, half a second: then it must be silent
+FRAME_SAMPLES = 640
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Turn:
-    """What the agent did from one typed line to the next: U units of sound [U, N] and mouths [U, 4]."""
+    """What the agent did from one typed line to the next: U units of sound [U, N], and which of them spoke."""
 
     pcm: NDArray[np.float32]
-    openings: NDArray[np.float64]
-    phones: tuple[tuple[int, ...], ...]  # the slots of each unit
+    speaking: tuple[bool, ...]
 
     @property
     def spoken_units(self) -> int:
         """Units up to the last phone."""
-        return max((i + 1 for i, p in enumerate(self.phones) if any(x != SILENCE for x in p)), default=0)
+        return max((i + 1 for i, speaks in enumerate(self.speaking) if speaks), default=0)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sentence:
-    """How one sentence was heard: by the recogniser, and how many of its words were wrong."""
+    """How one sentence was heard by the recogniser, and how many of its words were wrong."""
 
     said: str
     heard: str
@@ -63,35 +67,80 @@ class Sentence:
     errors_codec: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Verdict:
-    """All measures, and the sentences behind them."""
-
-    measures: dict[str, float]
-    sentences: list[Sentence]
+def held_out_sentences(count: int) -> list[str]:
+    """Sentences that no training saw."""
+    return list(dict.fromkeys(corpus(HELD_OUT_FROM, HELD_OUT_SEED, held_out=True)))[:count]
 
 
-def judge(
-    family: PocketFamily, held_out: list[Utterance], *, seed: int, tell: Callable[[str], None]
-) -> Verdict:
-    """Let the agent say each sentence in one session and measure; `tell` hears of the progress."""
-    idle, turns = converse(family, [u.sentence for u in held_out], seed, tell)
-    sentences = []
-    for utterance, turn in zip(held_out, turns, strict=True):
-        sentences.append(listen(family, utterance, turn))
-        tell(f"heard: {sentences[-1].heard}")
+def _batches(sentences: Sequence[str]) -> list[Sequence[str]]:
+    """Evenly filled lists of at most SENTENCES_A_JOB, with small talk and prose in each."""
+    jobs = math.ceil(len(sentences) / SENTENCES_A_JOB)
+    return [sentences[first::jobs] for first in range(jobs)]
+
+
+# Level 0: the codecs
+
+
+def codec_quality(family: PocketFamily, sentences: Sequence[str]) -> dict[str, float]:
+    """PSNR in dB of the video codec on the drawn face saying the sentences: whole, mouth, eyes."""
+    codec = family.weights.video
+    real = video_codec.test_clips([speak(sentence) for sentence in sentences], codec.config.height)
+    made = [video_codec.reconstruct(codec, clip[None].to(family.device)).cpu() for clip in real]
+    return video_codec.quality(torch.cat(made), real)
+
+
+def _plan_codec(effort: Effort, seed: int) -> list[Job]:
+    del seed
+    return [partial(codec_quality, sentences=held_out_sentences(effort.clips))]
+
+
+def _judge_codec(results: list[dict[str, float]]) -> Findings:
+    return Findings(measures=results[0], cases=[])
+
+
+# Level 1: forced slots
+
+
+def recite(family: PocketFamily, sentences: Sequence[str], seed: int) -> list[tuple[Sentence, Pair]]:
+    """Let the agent say each sentence with the phones and the timing of the original voice."""
+    conversation = Conversation(family, seed)
+    recital = Recital()
+    conversation.state.speech = recital
+    results = []
+    for utterance in map(speak, sentences):
+        frames = math.ceil(len(utterance.pcm) / FRAME_SAMPLES) + PHONE_LEAD
+        units = math.ceil(frames / FRAMES_PER_UNIT)
+        for _ in range(STILL_UNITS):
+            conversation.reply(nobody(family))
+        recital.script.extend(slots_of(utterance.phones, units * FRAMES_PER_UNIT))
+        emissions = [conversation.reply(nobody(family))[1] for _ in range(units)]
+        pcm = np.concatenate([sound_of(emission) for emission in emissions])
+        made = np.array([opening(frame) for emission in emissions for frame in emission.frames])[PHONE_LEAD:]
+        expected = drawn_openings(utterance.phones, len(made), family.media.height)
+        results.append((listen(family, utterance, pcm), (made, expected)))
+    return results
+
+
+def _plan_recital(effort: Effort, seed: int) -> list[Job]:
+    batches = _batches(held_out_sentences(effort.sentences))
+    return [partial(recite, sentences=batch, seed=seed + index) for index, batch in enumerate(batches)]
+
+
+def _judge_recital(results: list[list[tuple[Sentence, Pair]]]) -> Findings:
+    sentences = [sentence for batch in results for sentence, _ in batch]
+    rates = word_error_rates(sentences)
     measures = {
-        **word_error_rates(sentences),
-        **silence_levels(idle, turns),
-        **lip_sync(turns, family.media.height),
-        **codec_quality(family, held_out),
+        "forced_wer": rates["wer"],
+        "forced_wer_over_original": rates["wer_over_original"],
+        **lip_sync([pair for batch in results for _, pair in batch]),
     }
-    return Verdict(measures=measures, sentences=sentences)
+    return Findings(measures=measures, cases=[dataclasses.asdict(s) for s in sentences])
 
 
-def converse(
-    family: PocketFamily, sentences: list[str], seed: int, tell: Callable[[str], None]
-) -> tuple[Turn, list[Turn]]:
+# Level 2 (and the silence of level 0): typed lines
+
+
+def converse(family: PocketFamily, sentences: Sequence[str], seed: int) -> tuple[Turn, list[Turn]]:
     """Wait ten seconds, then type the sentences one after the other, each when the agent is done.
 
     Returns:
@@ -100,62 +149,51 @@ def converse(
     Raises:
         TrainingError: a sentence is refused, so there is nothing in it to say.
     """
-    typed: list[str] = []
-    media = family.media
-    pcm = np.zeros(media.input_rate * media.unit_ms // 1000, np.float32)
-    dark = np.zeros((media.frames_per_unit, media.input_height, media.input_width, 3), np.uint8)
+    conversation = Conversation(family, seed)
 
-    def user() -> Iterator[Observation]:
-        while True:
-            texts = tuple(typed)
-            typed.clear()
-            yield Observation(pcm=pcm, frames=dark, texts=texts)
+    def turn(still_units: int, *texts: str) -> Turn:
+        sound: list[NDArray[np.float32]] = []
+        speaking: list[bool] = []
+        while len(speaking) < still_units or any(speaking[-still_units:]):
+            said, emission = conversation.reply(nobody(family, *(texts if not speaking else ())))
+            if said.refused:
+                raise TrainingError(f"evaluate: the agent refused to say {said.refused[0]!r}")
+            sound.append(sound_of(emission))
+            speaking.append(said.speaking)
+        return Turn(pcm=np.stack(sound), speaking=tuple(speaking))
 
-    replies = reply_to(family, seed, user())
-    slots = _Slots(family, seed)
-
-    def turn(text: str, still_units: int) -> Turn:
-        typed.extend([text] if text else [])
-        sound, openings, phones, still = [], [], [], 0
-        while still < still_units:
-            texts = tuple(typed)
-            reply = next(replies)
-            if reply.said.refused:
-                raise TrainingError(f"judge: the agent refused to say {reply.said.refused[0]!r}")
-            phones.append(slots.advance(texts))
-            assert any(phones[-1]) == reply.said.speaking, "the slots differ from those of the family"
-            sound.append(reply.emission.pcm.astype(np.float32) / 32768.0)
-            openings.append([opening(frame) for frame in reply.emission.frames])
-            still = 0 if reply.said.speaking else still + 1
-        return Turn(pcm=np.stack(sound), openings=np.array(openings), phones=tuple(phones))
-
-    idle = turn("", IDLE_UNITS)
-    turns = []
-    for number, sentence in enumerate(sentences, start=1):
-        turns.append(turn(sentence, STILL_UNITS))
-        tell(f"said {number}/{len(sentences)}: {sentence}")
-    return idle, turns
+    idle = turn(IDLE_UNITS)
+    return idle, [turn(STILL_UNITS, sentence) for sentence in sentences]
 
 
-class _Slots:
-    """The phone slots of a session, which the family keeps to itself: the same pointer with the same seed."""
-
-    def __init__(self, family: PocketFamily, seed: int) -> None:
-        self.timer, self.seed = family.weights.timer, seed
-        self.speech, self.unit = Speech(), 0
-
-    def advance(self, texts: tuple[str, ...]) -> tuple[int, ...]:
-        """The phones of the next unit, after these lines were typed."""
-        for text in texts:
-            self.speech.say(text)
-        generator = duration_draws(self.seed, self.unit)
-        self.unit += 1
-        return self.speech.advance(self.timer, generator).phones
+def type_and_listen(
+    family: PocketFamily, sentences: Sequence[str], seed: int
+) -> tuple[dict[str, float], list[Sentence]]:
+    """Levels of silence and the sentences as they were heard."""
+    idle, turns = converse(family, sentences, seed)
+    heard = [
+        listen(family, speak(sentence), turn.pcm[: turn.spoken_units + TAIL_UNITS].ravel())
+        for sentence, turn in zip(sentences, turns, strict=True)
+    ]
+    return silence_levels(idle, turns), heard
 
 
-def listen(family: PocketFamily, utterance: Utterance, turn: Turn) -> Sentence:
+def _plan_typing(effort: Effort, seed: int) -> list[Job]:
+    batches = _batches(held_out_sentences(effort.sentences))
+    return [partial(type_and_listen, sentences=batch, seed=seed + index) for index, batch in enumerate(batches)]
+
+
+def _judge_typing(results: list[tuple[dict[str, float], list[Sentence]]]) -> Findings:
+    sentences = [sentence for _, batch in results for sentence in batch]
+    # The worst of the sessions; a mean of decibels would say little.
+    levels = {name: max(levels[name] for levels, _ in results) for name in results[0][0]}
+    return Findings(
+        measures=word_error_rates(sentences) | levels, cases=[dataclasses.asdict(s) for s in sentences]
+    )
+
+
+def listen(family: PocketFamily, utterance: Utterance, pcm: NDArray[np.float32]) -> Sentence:
     """Count the recogniser's errors on the agent's voice, on the original and on the codec alone."""
-    pcm = turn.pcm[: turn.spoken_units + TAIL_UNITS].ravel()
     codec = audio_codec.reconstruct(family.weights.audio, utterance.pcm)
     heard, *others = (recognise(x) for x in (pcm, utterance.pcm, codec))
     errors, words = word_errors(heard, utterance.sentence)
@@ -167,11 +205,11 @@ def listen(family: PocketFamily, utterance: Utterance, turn: Turn) -> Sentence:
 
 
 def word_error_rates(sentences: Sequence[Sentence]) -> dict[str, float]:
-    """Errors per hundred words; the halves tell whether the voice wears off within the session.
+    """Errors per hundred words.
 
     Unseen small talk shares its patterns with what was trained on, unseen prose shares nothing.
     """
-    half, book = len(sentences) // 2, set(prose())
+    book = set(prose())
     read = [s for s in sentences if s.said in book]
     chat = [s for s in sentences if s.said not in book]
 
@@ -179,21 +217,18 @@ def word_error_rates(sentences: Sequence[Sentence]) -> dict[str, float]:
         return 100 * errors / max(1, sum(s.words for s in of))
 
     rates = {
-        "wer_agent": rate(sum(s.errors for s in sentences), sentences),
-        "wer_agent_small_talk": rate(sum(s.errors for s in chat), chat),
-        "wer_agent_prose": rate(sum(s.errors for s in read), read),
+        "wer": rate(sum(s.errors for s in sentences), sentences),
+        "wer_small_talk": rate(sum(s.errors for s in chat), chat),
+        "wer_prose": rate(sum(s.errors for s in read), read),
         "wer_original": rate(sum(s.errors_original for s in sentences), sentences),
         "wer_codec": rate(sum(s.errors_codec for s in sentences), sentences),
-        "wer_agent_first_half": rate(sum(s.errors for s in sentences[:half]), sentences[:half]),
-        "wer_agent_second_half": rate(sum(s.errors for s in sentences[half:]), sentences[half:]),
     }
-    return rates | {"wer_over_original": rates["wer_agent"] - rates["wer_original"]}
+    return rates | {"wer_over_original": rates["wer"] - rates["wer_original"]}
 
 
 def silence_levels(idle: Turn, turns: Sequence[Turn]) -> dict[str, float]:
     """Level in dBFS (RMS, floor -100) before the first line and after each, and of the loudest such unit."""
-    # Half a second after the last phone nothing rings any more; the rest of a turn is silence.
-    after = [turn.pcm[turn.spoken_units + 3 :] for turn in turns]
+    after = [turn.pcm[turn.spoken_units + RINGING_UNITS :] for turn in turns]
     quiet = np.concatenate([idle.pcm, *after])
     return {
         "silence_before_dbfs": decibels(idle.pcm),
@@ -202,57 +237,8 @@ def silence_levels(idle: Turn, turns: Sequence[Turn]) -> dict[str, float]:
     }
 
 
-def decibels(pcm: NDArray[np.float32]) -> float:
-    """RMS level of sound in [-1, 1], in dB below full scale."""
-    power = float(np.mean(pcm.astype(np.float64) ** 2))
-    return max(FLOOR_DB, 10 * float(np.log10(power + 1e-12)))
-
-
-def opening(frame: NDArray[np.uint8]) -> float:
-    """How much of the inside of the mouth shows in a frame [H, W, 3]: dark pixels, as a share of the box."""
-    height, width = frame.shape[:2]
-    rows = slice(round(MOUTH_ROWS[0] * height), round(MOUTH_ROWS[1] * height))
-    columns = slice(round(MOUTH_COLUMNS[0] * width), round(MOUTH_COLUMNS[1] * width))
-    red = frame[rows, columns, 0].astype(np.float64)  # what tells the mouth from lips, skin, teeth and tongue
-    return float(np.clip((LIP[0] - red) / (LIP[0] - MOUTH[0]), 0, 1).mean())
-
-
-def lip_sync(turns: Sequence[Turn], size: int) -> dict[str, float]:
-    """Correlation of the agent's mouth with the drawn one, at no lag and at the best lag.
-
-    A positive best lag (in frames of 40 ms) means that the agent's lips are late.
-    """
-    pairs = []
-    for turn in turns:
-        units = turn.spoken_units + 1
-        expected = drawn_openings([p for unit in turn.phones[:units] for p in unit], size)
-        pairs.append((turn.openings[:units].ravel(), expected))
-    at = {lag: _correlation(pairs, lag) for lag in LAGS}
-    best = max(at, key=lambda lag: at[lag])
-    return {"lip_correlation": at[0], "lip_correlation_best": at[best], "lip_best_lag_frames": best}
-
-
-def drawn_openings(slots: Sequence[int], size: int) -> NDArray[np.float64]:
-    """The mouth of the drawn face for F phone slots, which run ahead of what is heard and seen."""
-    sounding = ([SILENCE] * PHONE_LEAD + list(slots))[: len(slots)]
-    phones = [(PHONES[phone], FRAME_S * (frame + 1)) for frame, phone in enumerate(sounding)]
-    chosen = poses(phones, len(slots), np.random.default_rng(0))
-    return np.array([opening(draw(pose, size)) for pose in chosen])
-
-
-def _correlation(pairs: list[tuple[NDArray[np.float64], NDArray[np.float64]]], lag: int) -> float:
-    """Of all pairs (made, expected) put together, with `made` taken `lag` frames later; 0 if one is flat."""
-    late, early = max(lag, 0), max(-lag, 0)
-    made = np.concatenate([x[late : len(x) - early] for x, _ in pairs])
-    expected = np.concatenate([y[early : len(y) - late] for _, y in pairs])
-    if min(made.std(), expected.std()) < 1e-9:
-        return 0.0
-    return float(np.corrcoef(made, expected)[0, 1])
-
-
-def codec_quality(family: PocketFamily, held_out: list[Utterance]) -> dict[str, float]:
-    """PSNR in dB of the video codec on the drawn face saying the sentences: whole, mouth, eyes."""
-    codec = family.weights.video
-    real = video_codec.test_clips(held_out, codec.config.height)
-    made = [video_codec.reconstruct(codec, clip[None].to(family.device)).cpu() for clip in real]
-    return video_codec.quality(torch.cat(made), real)
+PARTS: tuple[Part, ...] = (
+    Part(name="codecs", levels=frozenset({0}), plan=_plan_codec, judge=_judge_codec),
+    Part(name="forced speech", levels=frozenset({1}), plan=_plan_recital, judge=_judge_recital),
+    Part(name="typed speech", levels=frozenset({0, 2}), plan=_plan_typing, judge=_judge_typing),
+)

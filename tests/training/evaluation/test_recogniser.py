@@ -3,7 +3,7 @@
 import pytest
 
 from training.data.speech import speak
-from training.recogniser import recognise, word_errors, words_of
+from training.evaluation.recogniser import recognise, word_errors, words_of
 
 
 @pytest.mark.parametrize(
