@@ -64,11 +64,11 @@ def lay_sequence(layout: Layout, tower: Tower, units: int) -> Sequence:
         seen_TR = (age_TR >= 0) & (age_TR < span_R)
         return torch.zeros(seen_TR.shape).masked_fill(~seen_TR, float("-inf"))
 
-    unit_Q = torch.tensor([unit for unit, _, _ in noisy], dtype=torch.int64)
+    unit_Q = torch.tensor([unit for unit, _, _ in noisy]).long()  # none in a tower that makes nothing
     return Sequence(
         units=units,
         kept_steps_R=torch.tensor([unit * STEPS_PER_UNIT + offset for unit, _, offset in kept]),
-        noisy_steps_Q=unit_Q * STEPS_PER_UNIT + torch.tensor([offset for _, _, offset in noisy]),
+        noisy_steps_Q=torch.tensor([unit * STEPS_PER_UNIT + offset for unit, _, offset in noisy]).long(),
         # Remembering a unit shows it to itself; until then its state and its solve see the one before.
         kept_bias_RR=bias(unit_R, torch.where(remembered_R, unit_R, unit_R - 1)),
         noisy_bias_QR=bias(unit_Q, unit_Q - 1),

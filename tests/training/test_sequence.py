@@ -3,30 +3,26 @@
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from shared.config import load_config
 from shared.models.cache import KVCache
-from shared.models.family import Observation
-from shared.models.layout import STEPS_PER_UNIT, Block
-from shared.models.pocket.config import PocketConfig, Token
+from shared.models.layout import STEPS_PER_UNIT, Block, Tower
+from shared.models.pocket.config import FRAMES_PER_UNIT, GESTURES, PocketConfig
 from shared.models.pocket.family import PocketFamily, PocketState, PocketWeights
-from shared.models.pocket.phones import SILENCE
-from shared.models.pocket.speech import Speech, duration_draws
+from shared.models.pocket.network import StreamerNetwork
 from shared.models.solver import unit_noise
 from shared.models.transformer import Attend
 from shared.tables import from_table
-from training.performer import AGENT, NOISY, Batch, Sequence, crop, lay_sequence, masked, velocity_loss
-from training.tracks import Track
+from training.performer import Batch, remember, velocity, velocity_loss
+from training.sequence import Past, Sequence, lay_sequence, reader, writer
 
 UNITS = 11
 SPANS = {"picture": 2, "sound": 3, "text": 4}  # all shorter than UNITS, so that every ring has wrapped twice
 # fp32: the mask leaves keys out of long sums in another order than the cache.
-ROUNDING = {"atol": 2e-5, "rtol": 1e-4}
-PASSES = ((Block.STATE, Block.STATE), (NOISY, Block.REMEMBER), (Block.REMEMBER, Block.REMEMBER))
+ROUNDING = 2e-5
 
 
 @pytest.fixture(autouse=True)
@@ -51,38 +47,61 @@ def tiny_family(config: PocketConfig) -> PocketFamily:
     return PocketFamily(config, weights, digest="tiny", device="cpu")
 
 
+def speaking(config: PocketConfig) -> Sequence:
+    return lay_sequence(config.layout(), Tower.SPEAKING, UNITS)
+
+
 def for_grouped_heads(attend: Attend, group: int) -> Attend:
     return lambda layer, q, k, v: attend(
         layer, q, k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1)
     )
 
 
-def served(family: PocketFamily, sequence: Sequence, x_BTC: Tensor, modulation: Tensor) -> Tensor:
+def tokens_of(config: PocketConfig, sequence: Sequence) -> tuple[Tensor, Tensor, Tensor]:
+    """Anything at all: kept [1, R, C] and noisy [1, Q, C] tokens, and modulations of the noisy ones."""
+    dim = config.transformer.dim
+    kept, noisy = len(sequence.kept_steps_R), len(sequence.noisy_steps_Q)
+    return torch.randn(1, kept, dim), torch.randn(1, noisy, dim), 0.3 * torch.randn(1, noisy, 6, dim)
+
+
+def trained(
+    network: StreamerNetwork, sequence: Sequence, tokens: tuple[Tensor, Tensor, Tensor], *, group: int
+) -> tuple[Tensor, Tensor]:
+    """Outputs of the kept and of the noisy tokens under the mask."""
+    kept_BRC, noisy_BQC, modulation = tokens
+    past: Past = []
+    write = for_grouped_heads(writer(sequence, past), group)
+    kept = network.run(kept_BRC, sequence.kept_steps_R, torch.zeros(1, 1, 6, kept_BRC.shape[-1]), write)
+    read = for_grouped_heads(reader(sequence, past), group)
+    return kept, network.run(noisy_BQC, sequence.noisy_steps_Q, modulation, read)
+
+
+def served(family: PocketFamily, units: int, tokens: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     """The same tokens as the runtime runs them: state, solve, remember, unit by unit, through the rings."""
-    cache = KVCache(family.layout, family.config.transformer, dtype=torch.float32, device="cpu")
-    out = torch.empty_like(x_BTC)
-    for unit in range(sequence.units):
-        for part, block in PASSES:
-            streams = [token for token in Token if family.layout.streams[token].block is block]
-            index = torch.cat([sequence.places[token, int(part)][unit] for token in streams])
-            steps_T = family.layout.steps(block, unit)
-            assert torch.equal(steps_T, sequence.steps_T[index])
-            attend = cache.reader() if part == NOISY else cache.writer(block, unit)
-            out[:, index] = family.weights.network.run(x_BTC[:, index], steps_T, modulation[:, index], attend)
-    return out
+    network, layout = family.weights.network, family.layout
+    cache = KVCache(layout, family.config.transformer, dtype=torch.float32, device="cpu")
+    kept, noisy = [], []
+    nothing = torch.zeros(1, 1, 6, tokens[0].shape[-1])
+    for unit in range(units):
+        kept_BTC, noisy_BTC, modulation = (x.view(1, units, -1, *x.shape[2:])[:, unit] for x in tokens)
+        slots, own = torch.split(kept_BTC, [layout.tokens(block, Tower.SPEAKING) for block in Block], dim=1)
+        steps = [layout.steps(block, unit, Tower.SPEAKING) for block in Block]
+        kept.append(network.run(slots, steps[0], nothing, cache.writer(Block.STATE, unit)))
+        noisy.append(network.run(noisy_BTC, steps[1], modulation, cache.reader()))
+        kept.append(network.run(own, steps[1], nothing, cache.writer(Block.REMEMBER, unit)))
+    return torch.cat(kept, dim=1), torch.cat(noisy, dim=1)
 
 
 @pytest.mark.parametrize("kv_heads", [1, 2, 4])
 @torch.no_grad()
 def test_the_masked_sequence_equals_the_cache(kv_heads: int) -> None:
-    config = tiny_config(transformer={"heads": 4, "kv_heads": kv_heads})
+    config = tiny_config(transformer={"heads": 4, "kv_heads": kv_heads}, senses={"heads": 4})
     family = tiny_family(config)
-    sequence = lay_sequence(config, UNITS, tuple(Token))
-    x_BTC = torch.randn(1, len(sequence.steps_T), config.transformer.dim)
-    modulation = 0.3 * torch.randn(1, len(sequence.steps_T), 6, config.transformer.dim)
-    attend = for_grouped_heads(masked(sequence), 4 // kv_heads)
-    trained = family.weights.network.run(x_BTC, sequence.steps_T, modulation, attend)
-    torch.testing.assert_close(served(family, sequence, x_BTC, modulation), trained, **ROUNDING)
+    sequence = speaking(config)
+    tokens = tokens_of(config, sequence)
+    expected = trained(family.weights.network, sequence, tokens, group=4 // kv_heads)
+    for made, wanted in zip(served(family, UNITS, tokens), expected, strict=True):
+        torch.testing.assert_close(made, wanted, atol=ROUNDING, rtol=1e-4)
 
 
 @pytest.mark.parametrize("stream", SPANS)
@@ -90,165 +109,130 @@ def test_the_masked_sequence_equals_the_cache(kv_heads: int) -> None:
 def test_that_comparison_would_notice_a_span_of_one_more(stream: str) -> None:
     config = tiny_config(transformer={"kv_heads": 2})
     family = tiny_family(config)
-    sequence = lay_sequence(config, UNITS, tuple(Token))
-    longer = lay_sequence(tiny_config(spans={**SPANS, stream: SPANS[stream] + 1}), UNITS, tuple(Token))
-    x_BTC = torch.randn(1, len(sequence.steps_T), config.transformer.dim)
-    modulation = torch.zeros(1, len(sequence.steps_T), 6, config.transformer.dim)
-    trained = family.weights.network.run(x_BTC, sequence.steps_T, modulation, masked(longer))
-    error = (served(family, sequence, x_BTC, modulation) - trained).abs().amax((0, 2))
-    assert error[sequence.places[Token.AGENT_SOUND, NOISY][-1]].min() > 1e-3
-    # Until the shorter ring is full there is no difference.
-    assert error[sequence.places[Token.AGENT_SOUND, NOISY][0]].max() < ROUNDING["atol"]
-
-
-def user(*texts: str) -> Observation:
-    pcm = 0.1 * torch.randn(2560).numpy()
-    frames = torch.randint(0, 256, (4, 64, 64, 3), dtype=torch.uint8).numpy()
-    return Observation(pcm=pcm.astype(np.float32), frames=frames, texts=texts)
-
-
-def slots_of(family: PocketFamily, seed: int, text: str, units: int) -> tuple[Tensor, Tensor]:
-    """What a session of that seed says in its text slots: words [1, U, 1], phones [1, U, 4]."""
-    speech = Speech()
-    assert speech.say(text)
-    slots = [speech.advance(family.weights.timer, duration_draws(seed, unit)) for unit in range(units)]
-    words = torch.tensor([[[int(slot.speaking)] for slot in slots]])
-    return words, torch.tensor([[slot.phones for slot in slots]])
-
-
-def served_velocity(
-    family: PocketFamily, state: PocketState, unit: int, x: tuple[Tensor, Tensor], tau: Tensor
-) -> tuple[Tensor, Tensor]:
-    network = family.weights.network
-    tokens = torch.cat(network.agent_tokens(*x), dim=1) + network.noisy
-    modulation = network.transformer.flow_time(tau)[None, None]
-    out = network.run(tokens, family.layout.steps(Block.REMEMBER, unit), modulation, state.cache.reader())
-    pictures = family.config.picture_tokens
-    return network.velocity_head(out[:, :pictures], out[:, pictures:])
+    tokens = tokens_of(config, speaking(config))
+    longer = speaking(tiny_config(spans={**SPANS, stream: SPANS[stream] + 1}))
+    _, expected = trained(family.weights.network, longer, tokens, group=1)
+    _, made = served(family, UNITS, tokens)
+    error_U = (made - expected).abs().view(UNITS, -1).amax(1)
+    assert error_U[-1] > 1e-3
+    assert error_U[0] < ROUNDING  # until the shorter ring is full there is no difference
 
 
 @torch.no_grad()
-def test_the_training_loss_is_the_error_of_the_served_velocity() -> None:
-    config = tiny_config(transformer={"kv_heads": 2}, senses={"gate": 0.0})  # trained on closed senses
+def test_the_listening_tower_is_laid_out_likewise() -> None:
+    config = tiny_config(transformer={"kv_heads": 2})
     family = tiny_family(config)
-    family.weights.network.sense_gate.zero_()
-    words, phones = slots_of(family, seed=3, text="hello, world", units=UNITS)
-    picture = torch.randn(1, UNITS, config.picture_tokens, config.video.latent_dim)
-    sound = torch.randn(1, UNITS, STEPS_PER_UNIT, config.audio.latent_dim)
-    batch = Batch(picture=picture, sound=sound, phones=phones, words=words)
-    sequence = lay_sequence(config, UNITS, tuple(Token))
-    torch.manual_seed(5)
-    losses = velocity_loss(family.weights.network, sequence, batch, history_noise=0.0)
-
-    torch.manual_seed(5)  # the same draws again, in the same order
-    tau_U = torch.sigmoid(torch.randn(1, UNITS))[0]
-    noise = (torch.randn_like(picture), torch.randn_like(sound))
-    state = family.init_state(3)
-    errors: dict[str, list[Tensor]] = {"picture": [], "sound": []}
-    for unit, tau in enumerate(tau_U):
-        seen = user("hello, world") if unit == 0 else user()
-        family.state_pass(state, unit, seen, family.encode(state, seen))
-        clean = (picture[:, unit], sound[:, unit])
-        noisy = tuple((1 - tau) * z + tau * eps[:, unit] for z, eps in zip(clean, noise, strict=True))
-        made = served_velocity(family, state, unit, noisy, tau)
-        for name, velocity, z, eps in zip(errors, made, clean, noise, strict=True):
-            errors[name].append((velocity - (eps[:, unit] - z)).square().mean())
-        family.remember(state, unit, torch.cat([z.flatten() for z in clean]))
-    for name, loss in losses.items():
-        torch.testing.assert_close(torch.stack(errors[name]).mean(), loss, **ROUNDING)
-
-
-@torch.no_grad()
-def test_a_whole_session_equals_one_masked_forward() -> None:
-    """With open senses, text, its own latents as history, and one solver step: noise minus velocity."""
-    config = tiny_config(transformer={"kv_heads": 2}, solver_steps=1)
-    family = tiny_family(config)
-    network, seed, text = family.weights.network, 3, "one two three four"
-    sequence = lay_sequence(config, UNITS, tuple(Token))
-    x_BTC = torch.zeros(1, len(sequence.steps_T), config.transformer.dim)
-
-    def put(part: int, unit: int, streams: tuple[Token, ...], tokens: Tensor) -> None:
-        x_BTC[:, torch.cat([sequence.places[token, part][unit] for token in streams])] = tokens
-
-    words, phones = slots_of(family, seed, text, UNITS)
-    state, replies = family.init_state(seed), []
-    for unit in range(UNITS):
-        seen = user(text) if unit == 0 else user()
-        tokens = family.encode(state, seen)
-        family.state_pass(state, unit, seen, tokens)
-        latents = family.solve(state, unit)
-        family.remember(state, unit, latents)
-        replies.append(latents)
-        put(Block.STATE, unit, (Token.USER_PICTURE, Token.USER_SOUND), tokens)
-        put(
-            Block.STATE,
-            unit,
-            (Token.WORD, Token.PHONE),
-            torch.cat(network.text_tokens(words[:, unit], phones[:, unit]), dim=1),
+    layout, listener = family.layout, family.weights.network.listener
+    sequence = lay_sequence(layout, Tower.LISTENING, UNITS)
+    assert len(sequence.noisy_steps_Q) == 0
+    tokens = torch.randn(1, len(sequence.kept_steps_R), config.senses.dim)
+    expected = listener.run(tokens, sequence.kept_steps_R, writer(sequence, []))
+    cache = KVCache(layout, config.transformer, dtype=torch.float32, device="cpu")
+    made = [
+        listener.run(
+            tokens.view(1, UNITS, -1, config.senses.dim)[:, unit],
+            layout.steps(Block.STATE, unit, Tower.LISTENING),
+            cache.writer(Block.STATE, unit, Tower.LISTENING),
         )
-        noise = unit_noise(seed, unit, tuple(latents.shape))
-        put(Block.REMEMBER, unit, AGENT, torch.cat(network.agent_tokens(*family._split(latents)), dim=1))
-        put(NOISY, unit, AGENT, torch.cat(network.agent_tokens(*family._split(noise)), dim=1) + network.noisy)
-
-    noisy = torch.cat([sequence.places[token, NOISY].flatten() for token in AGENT])
-    tau_T = torch.zeros(len(sequence.steps_T))
-    tau_T[noisy] = 1
-    out = network.run(x_BTC, sequence.steps_T, network.transformer.flow_time(tau_T)[None], masked(sequence))
-    for unit, latents in enumerate(replies):
-        velocity = network.velocity_head(*(out[:, sequence.places[token, NOISY][unit]] for token in AGENT))
-        noise = unit_noise(seed, unit, tuple(latents.shape))
-        torch.testing.assert_close(noise - torch.cat([v.flatten() for v in velocity]), latents, **ROUNDING)
+        for unit in range(UNITS)
+    ]
+    torch.testing.assert_close(torch.cat(made, dim=1), expected, atol=ROUNDING, rtol=1e-4)
 
 
-def ages_seen(sequence: Sequence, query: tuple[Token, int], key: tuple[Token, int], unit: int) -> list[int]:
-    """How many units ago the tokens of one stream were that another sees at `unit`."""
-    row = sequence.mask_TR[sequence.places[query][unit, 0]]
-    seen = row[sequence.places[key][:, 0]].nonzero().flatten()
-    return (unit - seen).tolist()
+def random_batch(config: PocketConfig) -> Batch:
+    return Batch(
+        picture=torch.randn(1, UNITS, config.picture_tokens, config.video.latent_dim),
+        sound=torch.randn(1, UNITS, STEPS_PER_UNIT, config.audio.latent_dim),
+        phones=torch.randint(0, 40, (1, UNITS, STEPS_PER_UNIT)),
+        words=torch.randint(0, 2, (1, UNITS, 1)),
+        gestures=torch.randn(1, UNITS, FRAMES_PER_UNIT * GESTURES),
+    )
+
+
+def write_slots(family: PocketFamily, state: PocketState, unit: int, batch: Batch) -> None:
+    network = family.weights.network
+    words, phones = network.text_tokens(batch.words[:, unit], batch.phones[:, unit])
+    gesture = network.gesture_token(batch.gestures[:, unit : unit + 1])
+    family._write(state, Block.STATE, unit, torch.cat([words, phones, gesture], dim=1))
+
+
+def flat(picture: Tensor, sound: Tensor, unit: int) -> Tensor:
+    return torch.cat([picture[:, unit].flatten(), sound[:, unit].flatten()])
+
+
+@torch.no_grad()
+def test_the_trained_velocity_is_the_served_one() -> None:
+    """With one solver step the runtime's answer is noise minus velocity at flow time 1."""
+    config = tiny_config(transformer={"kv_heads": 2}, solver_steps=1)
+    family, seed = tiny_family(config), 3
+    network, sequence, batch = family.weights.network, speaking(config), random_batch(config)
+    sizes = [config.picture_tokens * config.video.latent_dim, STEPS_PER_UNIT * config.audio.latent_dim]
+    drawn = torch.stack([unit_noise(seed, unit, (sum(sizes),)) for unit in range(UNITS)])
+    picture, sound = torch.split(drawn, sizes, dim=1)
+    noise = picture.view_as(batch.picture), sound.view_as(batch.sound)
+    past = remember(network, sequence, batch, batch.latents)
+    made = velocity(network, sequence, past, noise, torch.ones(1, UNITS))
+    state = family.init_state(seed)
+    for unit in range(UNITS):
+        write_slots(family, state, unit, batch)
+        expected = flat(*noise, unit) - family.solve(state, unit)
+        torch.testing.assert_close(flat(*made, unit), expected, atol=ROUNDING, rtol=1e-4)
+        family.remember(state, unit, flat(*batch.latents, unit))
+
+
+@torch.no_grad()
+def test_the_loss_is_the_error_of_that_velocity() -> None:
+    config = tiny_config(transformer={"kv_heads": 2})
+    network, sequence, batch = tiny_family(config).weights.network, speaking(config), random_batch(config)
+    torch.manual_seed(5)
+    losses = velocity_loss(network, sequence, batch, history_noise=0.0)
+    torch.manual_seed(5)  # the same draws again, in the same order
+    tau_BU = torch.sigmoid(torch.randn(1, UNITS))
+    noise = [torch.randn_like(z) for z in batch.latents]
+    tau = tau_BU[:, :, None, None]
+    noisy = [(1 - tau) * z + tau * eps for z, eps in zip(batch.latents, noise, strict=True)]
+    past = remember(network, sequence, batch, batch.latents)
+    made = velocity(network, sequence, past, (noisy[0], noisy[1]), tau_BU)
+    for loss, v, z, eps in zip(losses.values(), made, batch.latents, noise, strict=True):
+        torch.testing.assert_close(loss, (v - (eps - z)).square().mean(), atol=ROUNDING, rtol=1e-4)
+
+
+def test_the_loss_reaches_every_weight_but_the_listener() -> None:
+    config = tiny_config(transformer={"kv_heads": 2})
+    network = tiny_family(config).weights.network.requires_grad_(True)
+    losses = velocity_loss(network, speaking(config), random_batch(config), history_noise=0.2)
+    sum(losses.values(), start=torch.zeros(())).backward()  # type: ignore[no-untyped-call]
+    missed = {name for name, weight in network.named_parameters() if weight.grad is None}
+    assert missed == {f"listener.{name}" for name, _ in network.listener.named_parameters()}
+
+
+def test_a_unit_keeps_its_tokens_in_the_order_in_which_training_lays_them() -> None:
+    layout = tiny_config().layout()
+    names = [stream.name for block in Block for stream in layout.of(block, Tower.SPEAKING)]
+    assert names == ["word", "phones", "gesture", "agent picture", "agent sound"]
+
+
+def ages_seen(sequence: Sequence, bias: Tensor, query: int, key: int, unit: int) -> list[int]:
+    """How many units ago the tokens were that stand `key`-th among those kept of their unit."""
+    keys = bias.view(sequence.units, -1, sequence.units, bias.shape[1] // sequence.units)[unit, query, :, key]
+    return (unit - (keys == 0).nonzero().flatten()).tolist()
 
 
 def test_who_sees_what() -> None:
-    sequence = lay_sequence(tiny_config(), UNITS, tuple(Token))
-    state, remember = int(Block.STATE), int(Block.REMEMBER)
-    phone, heard = (Token.PHONE, state), (Token.USER_SOUND, state)
-    own, noisy = (Token.AGENT_SOUND, remember), (Token.AGENT_SOUND, NOISY)
+    sequence = speaking(tiny_config())
+    phone, gesture, own_picture, own = 1, 5, 6, -1  # places among the tokens that a unit keeps
+    kept, noisy = sequence.kept_bias_RR, sequence.noisy_bias_QR
     # The state pass sees itself; the agent's last unit is the newest of its kind.
-    assert ages_seen(sequence, phone, phone, 8) == [3, 2, 1, 0]
-    assert ages_seen(sequence, phone, heard, 8) == [2, 1, 0]
-    assert ages_seen(sequence, phone, own, 8) == [3, 2, 1]
+    assert ages_seen(sequence, kept, phone, phone, 8) == [3, 2, 1, 0]
+    assert ages_seen(sequence, kept, phone, gesture, 8) == [3, 2, 1, 0]
+    assert ages_seen(sequence, kept, phone, own, 8) == [3, 2, 1]
+    assert ages_seen(sequence, kept, phone, own_picture, 8) == [2, 1]
     # So does the solve, which must not see the unit that it makes.
-    assert ages_seen(sequence, noisy, phone, 8) == [3, 2, 1, 0]
-    assert ages_seen(sequence, noisy, own, 8) == [3, 2, 1]
+    assert ages_seen(sequence, noisy, -1, phone, 8) == [3, 2, 1, 0]
+    assert ages_seen(sequence, noisy, -1, own, 8) == [3, 2, 1]
     # Remembering writes the unit itself.
-    assert ages_seen(sequence, own, own, 8) == [2, 1, 0]
-    assert ages_seen(sequence, own, phone, 8) == [3, 2, 1, 0]
+    assert ages_seen(sequence, kept, own, own, 8) == [2, 1, 0]
+    assert ages_seen(sequence, kept, own, phone, 8) == [3, 2, 1, 0]
     # In the beginning there is less.
-    assert ages_seen(sequence, noisy, own, 0) == []
-    assert ages_seen(sequence, noisy, phone, 0) == [0]
-
-
-def test_every_place_belongs_to_one_stream_and_part() -> None:
-    for streams in (tuple(Token), (Token.WORD, Token.PHONE, *AGENT)):
-        sequence = lay_sequence(tiny_config(), 5, streams)
-        places = torch.cat([place.flatten() for place in sequence.places.values()])
-        assert sorted(places.tolist()) == list(range(len(sequence.steps_T)))
-        assert {token for token, _ in sequence.places} == set(streams)
-
-
-def test_a_crop_keeps_frames_together() -> None:
-    frames = torch.arange(100)
-    track = Track(
-        picture=frames.view(-1, 1, 1).float(), sound=frames.view(-1, 1).float(), phones=frames.clamp(max=1)
-    )
-    batch = crop(track, track.words(), [3, 50], 4)
-    assert batch.picture.shape == (2, 4, 4, 1)
-    assert batch.sound[0].flatten().tolist() == list(range(3, 19))
-    assert batch.picture[1].flatten().tolist() == list(range(50, 66))
-    assert batch.words.shape == (2, 4, 1)
-
-
-def test_a_word_slot_says_whether_its_unit_has_a_phone() -> None:
-    phones = torch.full((16,), SILENCE)
-    phones[7] = 5
-    track = Track(picture=torch.zeros(16, 1, 1), sound=torch.zeros(16, 1), phones=phones)
-    assert crop(track, track.words(), [0], 3).words.flatten().tolist() == [0, 1, 0]
+    assert ages_seen(sequence, noisy, 0, own, 0) == []
+    assert ages_seen(sequence, noisy, 0, phone, 0) == [0]

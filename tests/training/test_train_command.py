@@ -23,7 +23,7 @@ RECIPES = {
     "audio-codec": f"batch = 2\n{SPEECH}[schedule]\n{SCHEDULE}[decoder_schedule]\n{SCHEDULE}",
     "video-codec": f"batch = 2\n{SPEECH}[schedule]\n{SCHEDULE}[decoder_schedule]\n{SCHEDULE}",
     "timing": f"epochs = 1\n{SPEECH}",
-    "performer": f"batch = 2\nunits = 4\nwith_user_after = 2\n{SPEECH}[tracks]\nsentences = 8\n"
+    "performer": f"batch = 2\nunits = 4\n{SPEECH}[tracks]\nsentences = 8\n"
     f"[schedule]\n{SCHEDULE}",
 }
 FOLDERS = ("audio-codec", "audio-decoder", "video-codec", "video-decoder", "performer")
@@ -150,7 +150,6 @@ def test_samples_can_be_heard_and_seen(tmp_path: Path) -> None:
         (["pack", "--from", "nowhere"], 1, "--from nowhere: there is no model.safetensors in it"),
         (["timing", "--recipes", "nowhere"], 2, "timing.toml is not there"),
         (["timing", "--device", "gpu"], 2, "must be cpu, cuda:N or xpu:N"),
-        (["judge", "--weights", "nowhere"], 1, "is not there"),
     ],
 )
 def test_what_is_missing_is_said_in_a_line(
