@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-import wave
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -15,6 +13,7 @@ from torch import Tensor, nn
 from shared.models.audio_codec import AudioCodec, AudioCodecConfig
 from shared.models.pocket.senses import mel_filters
 from training.data.speech import Utterance
+from training.data.wav import write_wav
 from training.loop import TrainConfig, train
 
 CLIP_UNITS = 8
@@ -70,15 +69,6 @@ def reconstruct(codec: AudioCodec, pcm_N: NDArray[np.float32]) -> NDArray[np.flo
         state = codec.encoder.init_state(1, sound[:, : config.lookahead])
         z_BTZ = codec.encode(sound[:, config.lookahead :], state)
         return codec.decode(z_BTZ, codec.decoder.init_state(1))[0].cpu().numpy()
-
-
-def write_wav(path: Path, pcm_N: NDArray[np.float32]) -> None:
-    """Write 16 kHz mono PCM16."""
-    with wave.open(str(path), "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(SAMPLE_RATE)
-        file.writeframes((np.clip(pcm_N, -1, 1) * 32767).astype(np.int16).tobytes())
 
 
 @torch.no_grad()

@@ -36,8 +36,7 @@ EYE_APART, EYE_ROW, BROW_ROW = 10.5, -1.0, -8.7  # from the middle of the head
 _ALONG = np.linspace(-1, 1, 13)
 _BULGE = (1 - np.abs(_ALONG) ** 2.3) ** 0.85
 _SLANT = -0.2 * _ALONG  # the outer corner of an eye lies a little higher
-_LASH = 0.95 + 0.45 * _ALONG
-_LASH[-1], _LASH[0] = 0.6, 0.2
+_LASH = np.interp(_ALONG, [-1, -5 / 6, 5 / 6, 1], [0.2, 0.575, 1.325, 0.6])
 _BROW_ARCH = -1.9 * (1 - (_ALONG - 0.1) ** 2)
 _BROW_WIDTH = np.interp(_ALONG, [-1, -0.8, -0.3, 1], [0.9, 1.7, 1.8, 0.6])
 
@@ -152,7 +151,7 @@ def _draw_eye(canvas: _Canvas, x: float, y: float, side: int, pose: Pose) -> Non
     upper = corners - (4.9 - 0.7 * pose.gaze_y) * (1 - shut) * _BULGE + 2.4 * shut * _BULGE
     lower = corners + (4.3 - 1.9 * shut) * _BULGE
     canvas.band(along, np.minimum(upper, lower), lower, EYE)
-    if shut < 0.95:
+    if shut < 0.95:  # it would shine through the seam of lids that are shut
         ix, iy = x + GAZE_X * pose.gaze_x, y - 0.2 + GAZE_Y * pose.gaze_y
         canvas.ellipse(ix, iy, 3.7, 3.8, IRIS_RIM)
         canvas.ellipse(ix, iy + 0.2, 3.0, 3.0, IRIS)

@@ -9,10 +9,10 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from training.audio_codec import write_wav
 from training.data.face import draw
 from training.data.motion import poses
 from training.data.speech import RATE, Utterance
+from training.data.wav import write_wav
 from training.files import require_room
 
 FPS = 25
