@@ -16,6 +16,7 @@ COMMANDS = {
     "client": "talk to a running Thinker from the terminal",
     "bench": "measure: prints a table, and both sides of every claim as a ratio",
     "train": "train the parts of the pocket model",
+    "evaluate": "measure how well the pocket model does what its card says",
 }
 
 

@@ -1,4 +1,4 @@
-"""Train the pocket model, part by part or all of it, and measure what comes out.
+"""Train the pocket model, part by part or all of it.
 
 Each part goes on from where its last run was left (Ctrl-C saves). One that was never begun here starts from
 the weights that ship, or from random ones with --scratch.
@@ -9,28 +9,21 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import importlib
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
-from rich.console import Console
-from rich.table import Table
 
 from scripts.common import add_config_argument, check_device
 from shared.checkpoint import FILE
 from shared.config import RuntimeConfig, load_config
 from shared.errors import CheckpointError, ConfigError, RuntimeFault
-from shared.models.family import model_builder
 from shared.models.pocket.config import PocketConfig
-from shared.models.pocket.family import PocketFamily
 from shared.tables import from_table
 
 if TYPE_CHECKING:
-    from training.judge import Verdict
     from training.parts import Workshop
 
-JUDGED_FROM = 100  # held-out sentences, always the same, some of them twice
 PARTS = {
     "audio-codec": "sound to latents and back (half an hour on one core)",
     "video-codec": "the face to latents and back (three quarters of an hour)",
@@ -42,29 +35,8 @@ examples:
   train data -o samples             look at what it learns from: sound, pictures and clips
   train all --scratch               everything from nothing, about 3 hours on one core
   train performer                   go on with one part, or begin it from the shipped weights
-  train pack -o my-weights          put the parts together ...
-  train judge --weights my-weights  ... and measure them
+  train pack -o my-weights          put the parts together; `evaluate --weights my-weights` measures them
 """
-# measure -> (what it is, unit, the goal in words)
-MEASURES = {
-    "wer_agent": ("words wrong: the agent, typed sentences", "%", ""),
-    "wer_agent_small_talk": ("words wrong: agent, small talk", "%", ""),
-    "wer_agent_prose": ("words wrong: agent, prose", "%", ""),
-    "wer_original": ("words wrong: the voice it learned from", "%", ""),
-    "wer_codec": ("words wrong: that voice through the codec", "%", ""),
-    "wer_over_original": ("words wrong: agent minus original", "points", "at most 15"),
-    "wer_agent_first_half": ("words wrong: agent, first half of the session", "%", ""),
-    "wer_agent_second_half": ("words wrong: agent, second half", "%", ""),
-    "silence_before_dbfs": ("level before anything is typed", "dBFS", "below -50"),
-    "silence_after_dbfs": ("level after each sentence", "dBFS", "below -50"),
-    "silence_loudest_unit_dbfs": ("level of the loudest silent unit", "dBFS", ""),
-    "lip_correlation": ("lip opening against the drawn face, no lag", "", "at least 0.8"),
-    "lip_correlation_best": ("lip opening against the drawn face, best lag", "", ""),
-    "lip_best_lag_frames": ("best lag, positive: lips late", "frames", "-1 to 1"),
-    "psnr": ("video codec, whole picture", "dB", "at least 30"),
-    "psnr_mouth": ("video codec, mouth", "dB", "at least 27"),
-    "psnr_eyes": ("video codec, eyes", "dB", ""),
-}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -86,8 +58,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "-o", "--out", type=Path, default=Path("runs/checkpoint"), metavar="DIR",
             help="checkpoint folder to write (default %(default)s)",
         )  # fmt: skip
-    judge = commands.add_parser("judge", help="measure voice, silence, lips and codecs on unseen sentences")
-    _add_judge_options(judge)
 
 
 def _add_folders(parser: argparse.ArgumentParser) -> None:
@@ -117,22 +87,6 @@ def _add_training_options(parser: argparse.ArgumentParser) -> None:
     _add_compute(parser)
 
 
-def _add_judge_options(parser: argparse.ArgumentParser) -> None:
-    add_config_argument(parser)
-    parser.add_argument(
-        "--weights", type=Path, metavar="DIR", help="checkpoint folder (default: the config's own)"
-    )
-    parser.add_argument(
-        "-n",
-        type=_count,
-        default=20,
-        help="how many unseen sentences (default %(default)s, at most about 85)",
-    )
-    parser.add_argument("--seed", type=int, default=0, help="of the session (default %(default)s)")
-    parser.add_argument("--json", type=Path, metavar="OUT", help="write measures and sentences")
-    _add_compute(parser)
-
-
 def _add_compute(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="cpu", help="cpu, cuda:N or xpu:N (default %(default)s)")
     parser.add_argument("--threads", type=_count, default=1, metavar="N", help="default %(default)s")
@@ -152,8 +106,6 @@ def run(args: argparse.Namespace) -> int:
         raise RuntimeFault(f"{error.name} is missing: pip install 'thinker-performer[dev]'") from None
     if args.part == "data":
         return _data(args)
-    if args.part == "judge":
-        return _judge(args)
     return _train(args)
 
 
@@ -213,38 +165,3 @@ def _base(args: argparse.Namespace, config: RuntimeConfig) -> Path | None:
         return Path(args.base)
     shipped = config.weights_folder()
     return shipped if shipped is not None and (shipped / FILE).exists() else None
-
-
-def _judge(args: argparse.Namespace) -> int:
-    from training.data.sentences import corpus  # noqa: PLC0415
-    from training.data.speech import speak  # noqa: PLC0415
-    from training.judge import judge  # noqa: PLC0415 - needs the dev packages
-    from training.parts import HELD_OUT_SEED  # noqa: PLC0415
-
-    torch.set_num_threads(args.threads)
-    check_device(args.device)
-    config = load_config(args.config)
-    weights = args.weights or config.weights_folder()
-    family = model_builder(config.family, config.model)(weights=weights, device=args.device)
-    if not isinstance(family, PocketFamily):
-        raise ConfigError(f"config {config.name}: only the family pocket is judged here")
-    sentences = list(dict.fromkeys(corpus(JUDGED_FROM, HELD_OUT_SEED, held_out=True)))[: args.n]
-    console = Console()
-    verdict = judge(family, [speak(sentence) for sentence in sentences], seed=args.seed, tell=print)
-    _show(console, verdict)
-    if args.json is not None:
-        content = {"name": "judge", "weights": str(weights), "digest": family.digest, "seed": args.seed}
-        content |= dataclasses.asdict(verdict)
-        args.json.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-        console.print(f"wrote {args.json}")
-    return 0
-
-
-def _show(console: Console, verdict: Verdict) -> None:
-    words = sum(sentence.words for sentence in verdict.sentences)
-    table = Table(title=f"{len(verdict.sentences)} unseen sentences, {words} words")
-    for column in ("measure", "value", "unit", "goal"):
-        table.add_column(column, justify="right" if column == "value" else "left")
-    for name, (what, unit, goal) in MEASURES.items():
-        table.add_row(what, f"{verdict.measures[name]:.2f}", unit, goal)
-    console.print(table)

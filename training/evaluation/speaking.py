@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +18,6 @@ from numpy.typing import NDArray
 
 from shared.models.pocket.config import FRAMES_PER_UNIT, PHONE_LEAD
 from shared.models.pocket.family import PocketFamily
-from shared.models.pocket.phones import SILENCE
 from training import audio_codec, video_codec
 from training.data.phones import slots_of
 from training.data.sentences import corpus, prose
@@ -44,7 +41,7 @@ FRAME_SAMPLES = 640
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Turn:
-    """What the agent did from one typed line to the next: U units of sound [U, N], and which of them spoke."""
+    """What the agent did from one typed line to the next: U units of sound [U, N], and which speak."""
 
     pcm: NDArray[np.float32]
     speaking: tuple[bool, ...]
@@ -180,7 +177,9 @@ def type_and_listen(
 
 def _plan_typing(effort: Effort, seed: int) -> list[Job]:
     batches = _batches(held_out_sentences(effort.sentences))
-    return [partial(type_and_listen, sentences=batch, seed=seed + index) for index, batch in enumerate(batches)]
+    return [
+        partial(type_and_listen, sentences=batch, seed=seed + index) for index, batch in enumerate(batches)
+    ]
 
 
 def _judge_typing(results: list[tuple[dict[str, float], list[Sentence]]]) -> Findings:

@@ -1,0 +1,157 @@
+"""Measure every level of the pocket model on what it was never trained on, and compare with the goals."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from scripts.bench import machine, positive
+from scripts.common import add_config_argument, check_device, seed_number
+from scripts.output import check_target, write_json
+from shared.errors import RuntimeFault
+
+if TYPE_CHECKING:
+    from training.evaluation.parts import Findings, Source
+
+LEVELS = range(6)
+EXAMPLES = """\
+examples:
+  evaluate                                            everything, from the shipped weights (15 min on 2 cores)
+  evaluate --level 3 --weights runs/checkpoint        one level, of weights of your own
+  evaluate --json v.json --card docs/pocket-model.md  ... and write the card's table
+  evaluate --short                                    quickly, and fail if the weights do worse than they did
+  evaluate --recording OUT.mp4                        the first minute of a recorded session against its last
+
+exit codes: 0 done, 1 a measure fell below its bar (with --short) or something failed, 2 wrong arguments
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command and its options to a parser."""
+    parser.description = __doc__
+    parser.epilog = EXAMPLES
+    add_config_argument(parser)
+    parser.add_argument(
+        "--weights", type=Path, metavar="DIR", help="checkpoint folder (default: the config's own)"
+    )
+    parser.add_argument(
+        "--level", type=int, choices=LEVELS, action="append", help="only this level; again for more"
+    )
+    parser.add_argument("--short", action="store_true", help="measure little, as scripts/check does")
+    parser.add_argument(
+        "--recording", type=Path, metavar="FILE.mp4",
+        help="measure this recording of the agent (live --record) instead",
+    )  # fmt: skip
+    parser.add_argument(
+        "--report", type=Path, metavar="R.json", help="of the recorded session (live --report)"
+    )
+    parser.add_argument("--json", type=Path, metavar="OUT", help="write all measures and single cases")
+    parser.add_argument("--card", type=Path, metavar="FILE.md", help="rewrite the table of this model card")
+    parser.add_argument("--seed", type=seed_number, default=0, help="of sessions (default %(default)s)")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda:N or xpu:N (default %(default)s)")
+    parser.add_argument(
+        "--threads", type=positive, default=1, metavar="N", help="of each process (default %(default)s)"
+    )
+    parser.add_argument(
+        "--workers", type=positive, default=2, metavar="N",
+        help="processes; 1: all in this one (default %(default)s)",
+    )  # fmt: skip
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what the options say; returns the exit code."""
+    try:
+        importlib.import_module("training.evaluation.levels")
+    except ModuleNotFoundError as error:
+        raise RuntimeFault(f"{error.name} is missing: pip install 'thinker-performer[dev]'") from None
+    if args.json is not None:
+        check_target(args.json)
+    if args.recording is not None:
+        return _recording(args)
+    check_device(args.device)
+    return _levels(args)
+
+
+def _levels(args: argparse.Namespace) -> int:
+    from training.evaluation.parts import Source, load  # noqa: PLC0415 - needs the dev packages
+    from training.evaluation.table import fallen, rows, write_card  # noqa: PLC0415
+
+    console, began = Console(), time.monotonic()
+    source = Source(config=args.config, weights=args.weights, device=args.device, threads=args.threads)
+    digest = load(source).digest  # what is wrong with config or weights is said before any process starts
+    found = _measure(args, source, console)
+    levels = set(args.level or LEVELS)
+    measures = {name: value for findings in found.values() for name, value in findings.measures.items()}
+    shown = [row for row in rows(measures) if row.measure.level in levels]
+    table = Table(title=f"{args.config}, weights {digest[:12]}")
+    for column in ("level", "measure", "value", "unit", "goal", ""):
+        table.add_column(column, justify="right" if column in {"level", "value"} else "left")
+    for row in shown:
+        goal = str(row.measure.goal or "")
+        table.add_row(
+            str(row.measure.level), row.measure.what, row.shown, row.measure.unit, goal, row.verdict
+        )
+    console.print(table)
+    console.print(f"{(time.monotonic() - began) / 60:.1f} minutes")
+    if args.json is not None:
+        content = {
+            "name": "evaluate",
+            "digest": digest,
+            "seed": args.seed,
+            "short": args.short,
+            "machine": machine(),
+            "minutes": round((time.monotonic() - began) / 60, 2),
+            "measures": {row.measure.name: row.value for row in shown},
+            "verdicts": {row.measure.name: row.verdict for row in shown if row.verdict},
+            "cases": {name: findings.cases for name, findings in found.items()},
+        }
+        write_json(args.json, content)
+        console.print(f"wrote {args.json}")
+    if args.card is not None:
+        write_card(args.card, measures)
+        console.print(f"wrote the table of {args.card}")
+    failed = list(fallen(measures)) if args.short else []
+    for line in failed:
+        console.print(f"fell: {line}")
+    return 1 if failed else 0
+
+
+def _measure(args: argparse.Namespace, source: Source, console: Console) -> dict[str, Findings]:
+    from training.evaluation.levels import PARTS  # noqa: PLC0415 - needs the dev packages
+    from training.evaluation.parts import FULL, SHORT, measure  # noqa: PLC0415
+
+    chosen = [part for part in PARTS if part.levels & set(args.level or LEVELS)]
+    columns = (TextColumn("{task.description:<16}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    bars: dict[str, TaskID] = {}
+    with Progress(*columns, console=console, transient=True) as progress:
+        return measure(
+            source, chosen, SHORT if args.short else FULL, seed=args.seed, workers=args.workers,
+            begin=lambda name, jobs: bars.update({name: progress.add_task(name, total=jobs)}),
+            advance=lambda name: progress.advance(bars[name]),
+        )  # fmt: skip
+
+
+def _recording(args: argparse.Namespace) -> int:
+    from training.evaluation.session import compare  # noqa: PLC0415 - needs the dev packages
+
+    compared = compare(args.recording, args.report)
+    console = Console()
+    table = Table("measure", "first minute", "last minute", "difference", title=str(args.recording))
+    for row in compared.rows:
+        table.add_row(
+            f"{row.what} ({row.unit})", f"{row.first:.2f}", f"{row.last:.2f}", f"{row.last - row.first:+.2f}"
+        )
+    console.print(table)
+    for what, value in compared.whole.items():
+        console.print(f"{what}: {value:.2f}")
+    if args.json is not None:
+        write_json(args.json, compared.content())
+        console.print(f"wrote {args.json}")
+    return 0

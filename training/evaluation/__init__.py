@@ -1,0 +1,1 @@
+"""How well the pocket model does what its card claims, measured on what no training saw."""

@@ -1,0 +1,79 @@
+"""One session with the agent in this process, unit by unit, with its state within reach."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from shared.models.family import Emission, Observation, Said
+from shared.models.layout import STEPS_PER_UNIT
+from shared.models.pocket.family import PocketFamily
+from shared.models.pocket.phones import SILENCE
+from shared.models.pocket.speech import PhoneTimer, Speech, TextSlots
+
+
+class Conversation:
+    """As `shared.models.single.reply_to`, but the caller decides what comes next and may look at `state`."""
+
+    def __init__(self, family: PocketFamily, seed: int) -> None:
+        self.family = family
+        self.state = family.init_state(seed)
+        self.unit = 0
+
+    def hear(self, user: Observation) -> Said:
+        """Listen for a unit and decide what to say, without saying it: a fifth of the cost of `reply`."""
+        said = self.family.state_pass(self.state, self.unit, user, self.family.encode(self.state, user))
+        self.unit += 1
+        return said
+
+    def reply(self, user: Observation) -> tuple[Said, Emission]:
+        """Live through a whole unit."""
+        unit, said = self.unit, self.hear(user)
+        latents = self.family.solve(self.state, unit)
+        emission = self.family.decode(self.state, latents)
+        self.family.remember(self.state, unit, latents)
+        return said, emission
+
+
+@dataclass(slots=True)
+class Recital(Speech):
+    """A pointer on rails: the phones of a recording frame by frame, instead of words under the timer."""
+
+    script: deque[int] = field(default_factory=deque)
+
+    @property
+    def busy(self) -> bool:
+        """Whether something waits to be said."""
+        return bool(self.script)
+
+    def say(self, text: str) -> bool:
+        """Nothing but the script is said."""
+        del text
+        return True
+
+    def hush(self) -> None:
+        """The script goes on."""
+
+    def advance(self, timer: PhoneTimer, generator: torch.Generator) -> TextSlots:
+        """The next four frames of the script; silence after its end."""
+        del timer, generator
+        phones = [self.script.popleft() if self.script else SILENCE for _ in range(STEPS_PER_UNIT)]
+        return TextSlots(phones=tuple(phones), words=())
+
+
+def nobody(family: PocketFamily, *texts: str) -> Observation:
+    """A unit in which nobody is there, sound and picture are off, and perhaps something is typed."""
+    media = family.media
+    return Observation(
+        pcm=np.zeros(media.input_rate * media.unit_ms // 1000, np.float32),
+        frames=np.zeros((media.frames_per_unit, media.input_height, media.input_width, 3), np.uint8),
+        texts=texts,
+    )
+
+
+def sound_of(emission: Emission) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+    """The sound of a unit in [-1, 1]."""
+    return emission.pcm.astype(np.float32) / 32768.0

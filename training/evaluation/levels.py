@@ -1,0 +1,8 @@
+"""All parts of an evaluation, in the order of the levels."""
+
+from __future__ import annotations
+
+from training.evaluation import speaking
+from training.evaluation.parts import Part
+
+PARTS: tuple[Part, ...] = (*speaking.PARTS,)

@@ -1,0 +1,83 @@
+"""The table of the model card: what was measured beside the goals, and what fell below its bar."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from training.errors import TrainingError
+from training.evaluation.measures import MEASURES, Measure
+
+BEGIN, END = "<!-- levels: begin -->", "<!-- levels: end -->"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """A measure and what came out."""
+
+    measure: Measure
+    value: float
+
+    @property
+    def shown(self) -> str:
+        """The value in as many digits as mean something."""
+        digits = 2 if self.measure.unit == "" and abs(self.value) <= 1 else 1
+        text = (
+            f"{self.value:.0f}"
+            if self.value == round(self.value) and digits == 1
+            else f"{self.value:.{digits}f}"
+        )
+        return text.replace("-", "−")
+
+    @property
+    def verdict(self) -> str:
+        """Whether the goal is met; empty without a goal."""
+        goal = self.measure.goal
+        return "" if goal is None else "met" if goal.hold(self.value) else "missed"
+
+
+def rows(measured: Mapping[str, float]) -> Iterator[Row]:
+    """The table's rows for what was measured, in its order."""
+    unknown = measured.keys() - {measure.name for measure in MEASURES}
+    assert not unknown, f"measures without a row: {unknown}"
+    for measure in MEASURES:
+        if measure.name in measured:
+            yield Row(measure=measure, value=measured[measure.name])
+
+
+def fallen(measured: Mapping[str, float]) -> Iterator[str]:
+    """One line for each measure that is outside its gate."""
+    for row in rows(measured):
+        gate = row.measure.gate
+        if gate is not None and not gate.hold(row.value):
+            measure = row.measure
+            yield f"level {measure.level}: {measure.what}: {row.value:.2f} {measure.unit}, must be {gate}"
+
+
+def markdown(measured: Mapping[str, float]) -> str:
+    """The table as the card shows it."""
+    lines = ["| level | measure | goal | measured | |", "|---|---|---|---|---|"]
+    for row in rows(measured):
+        measure = row.measure
+        goal = "" if measure.goal is None else f"{measure.goal} {measure.unit}".rstrip()
+        value = f"{row.shown} {measure.unit}".rstrip()
+        lines.append(f"| {measure.level} | {measure.what} | {goal} | {value} | {row.verdict} |")
+    return "\n".join(lines)
+
+
+def write_card(path: Path, measured: Mapping[str, float]) -> None:
+    """Put the table between the two markers of a card.
+
+    Raises:
+        TrainingError: there is no such file, or no such markers in it.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise TrainingError(f"--card {path}: {error.strerror}") from None
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise TrainingError(f"--card {path}: it needs the lines {BEGIN} and {END}, in this order")
+    path.write_text(f"{before}{BEGIN}\n{markdown(measured)}\n{END}{after}", encoding="utf-8")
