@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from training.data.synth import POINTS_HZ, RATE, Sound, band, bumps, curve, decibels, fft_size, rms
+from training.data.synth import (
+    POINTS_HZ,
+    RATE,
+    Sound,
+    band,
+    bumps,
+    curve,
+    decibels,
+    fft_size,
+    rms,
+    spectrum_of,
+)
 
 RT60_S = (0.1, 0.8)
 NEAR_DIRECT_DB = (-3.0, 15.0)  # direct sound over reverberation, for a user at the computer
@@ -56,12 +67,11 @@ def captured(rng: np.random.Generator, sources: list[tuple[Sound, Sound | None]]
     """The sum [N] of sounds [N], each in its room (an impulse response, or None), through one microphone."""
     num = len(sources[0][0])
     size = fft_size(num + max([len(room) for _, room in sources if room is not None], default=0))
-    spectrum = np.zeros(size // 2 + 1, np.complex64)
     dry = sum((pcm for pcm, room in sources if room is None), np.zeros(num, np.float32))
-    spectrum += np.fft.rfft(dry, size)
+    spectrum = spectrum_of(dry, size)
     for pcm, room in sources:
         if room is not None:
-            spectrum += np.fft.rfft(pcm, size) * np.fft.rfft(room, size)
+            spectrum += spectrum_of(pcm, size) * spectrum_of(room, size)
     spectrum *= microphone(rng, len(spectrum))
     return np.fft.irfft(spectrum, size)[:num].astype(np.float32, copy=False)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from training.data.noise import background
 from training.data.rooms import captured, faint_noise, far_room, impulse_response, worn
 from training.data.synth import RATE, Sound, add_at, decibels, rms
 from training.data.targets import ANSWER_UNTIL_S, FRAME, RUN_ON_S, Event, Placed, Spoken, targets
+from training.errors import TrainingError
 
 FIRST_S = (0.3, 2.0)
 PAUSE_S = (0.3, 4.0)
@@ -29,7 +30,7 @@ class Bank(Protocol):
     """Utterances to draw from; `requests` [n] and `voices` [n] say what each asks and who speaks."""
 
     @property
-    def requests(self) -> NDArray[np.int64]:
+    def requests(self) -> NDArray[np.integer[Any]]:
         """Request id of each utterance, 0 for none."""
 
     @property
@@ -89,9 +90,13 @@ def compose(
     *,
     seconds: float = 8.0,
     odds: Odds = COMMON,
-    echo_bank: Bank | None = None,
+    echoes: Sequence[Sound] = (),
 ) -> Scene:
-    """One random scene, rounded to whole frames. The agent's own voice, if any, comes from `echo_bank`."""
+    """One random scene, rounded to whole frames; `echoes` are sentences in the agent's own voice.
+
+    Raises:
+        TrainingError: the bank has nothing to say that asks for nothing.
+    """
     num = round(seconds * RATE / FRAME) * FRAME
     said = [] if rng.random() < odds.no_user else script(bank, rng, num, odds)
     level_db = rng.uniform(*VOICE_DB)
@@ -101,9 +106,8 @@ def compose(
         few = 1 if said else 3  # one distant voice alone could be a quiet user
         people = [script(bank, rng, num, odds) for _ in range(rng.integers(few, few + 5))]
         sources.append((_far(people, rng, num, level_db + rng.uniform(*OTHERS_DB)), far_room(rng)))
-    if echo_bank is not None and rng.random() < odds.echo:
-        own = script(echo_bank, rng, num, odds)
-        sources.append((_far([own], rng, num, level_db + rng.uniform(*ECHO_DB)), far_room(rng)))
+    if echoes and rng.random() < odds.echo:
+        sources.append((_echo(echoes, rng, num, level_db + rng.uniform(*ECHO_DB)), far_room(rng)))
     noise_db = level_db - rng.triangular(*SNR_DB) if said else rng.uniform(*ALONE_DB)
     quiet = rng.random() < odds.quiet
     sources.append(
@@ -119,10 +123,10 @@ def compose_batch(
     seconds: float = 8.0,
     *,
     odds: Odds = COMMON,
-    echo_bank: Bank | None = None,
+    echoes: Sequence[Sound] = (),
 ) -> Batch:
     """`size` random scenes, stacked."""
-    scenes = [compose(bank, rng, seconds=seconds, odds=odds, echo_bank=echo_bank) for _ in range(size)]
+    scenes = [compose(bank, rng, seconds=seconds, odds=odds, echoes=echoes) for _ in range(size)]
     return Batch(
         pcm=np.stack([s.pcm for s in scenes]),
         voice=np.stack([s.voice for s in scenes]),
@@ -159,12 +163,18 @@ def script(bank: Bank, rng: np.random.Generator, num: int, odds: Odds) -> list[P
 
 
 def pick(bank: Bank, rng: np.random.Generator, speaker: str | None, *, asks: bool) -> Spoken:
-    """A random utterance of a speaker (or of anyone, if None or lacking) that asks something, or doesn't."""
-    fitting = bank.requests != 0 if asks else bank.requests == 0
+    """A random utterance of a speaker (or of anyone, if None or lacking) that asks something, or doesn't.
+
+    Raises:
+        TrainingError: the bank has none.
+    """
+    fitting = (bank.requests != 0) == asks
     own = fitting & (bank.voices == speaker)
     choice = np.flatnonzero(own if own.any() else fitting)
-    index = rng.choice(choice) if len(choice) else rng.integers(len(bank))
-    return bank.utterance(int(index))
+    if not len(choice):
+        kind = "requests" if asks else "sentences that ask for nothing"
+        raise TrainingError(f"the bank of {len(bank)} utterances has no {kind}: make one that has both")
+    return bank.utterance(int(rng.choice(choice)))
 
 
 def _pause_s(rng: np.random.Generator, odds: Odds) -> float:
@@ -185,7 +195,21 @@ def voiced(said: Sequence[Placed], rng: np.random.Generator, num: int, level_db:
     return track
 
 
+def _echo(echoes: Sequence[Sound], rng: np.random.Generator, num: int, level_db: float) -> Sound:
+    """The agent's own sentences [num], at any time and each at `level_db`."""
+    track = np.zeros(num, np.float32)
+    start = int(rng.uniform(0, num))
+    while start < num:
+        pcm = echoes[int(rng.integers(len(echoes)))]
+        add_at(track, start, pcm * np.float32(decibels(level_db) / max(rms(pcm), 1e-6)))
+        start += len(pcm) + int(rng.uniform(*PAUSE_S) * RATE)
+    return track
+
+
 def _far(people: list[list[Placed]], rng: np.random.Generator, num: int, level_db: float) -> Sound:
     """Several people's talk [num], together at about `level_db`."""
-    each_db = level_db - 10 * np.log10(max(len(people), 1))
-    return sum((voiced(said, rng, num, each_db) for said in people), np.zeros(num, np.float32))
+    each_db = level_db - 10 * np.log10(len(people))
+    track = np.zeros(num, np.float32)
+    for said in people:
+        track += voiced(said, rng, num, each_db)
+    return track

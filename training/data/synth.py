@@ -66,6 +66,14 @@ def fft_size(num: int) -> int:
     return -(-num // step) * step
 
 
+def spectrum_of(pcm: Sound, size: int) -> NDArray[np.complex64]:
+    """Real FFT [size / 2 + 1] of a sound, padded to `size`.
+
+    By way of float64: numpy 2.4's forward transform of float32 is slower (its inverse is not).
+    """
+    return np.fft.rfft(pcm.astype(np.float64), size).astype(np.complex64)
+
+
 def noise_of(rng: np.random.Generator, gains_at_points: NDArray[np.float64], num: int) -> Sound:
     """Gaussian noise [num] with the given spectrum, of RMS 1."""
     size = fft_size(max(num, 2))
