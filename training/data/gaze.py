@@ -21,15 +21,18 @@ EYE_BOXES: tuple[Box, Box] = ((38.5, 56.5, 30.5, 48.5), (38.5, 56.5, 51.5, 69.5)
 EYE_TINT, AROUND_TINT = 10.0, 42.0
 # The pupil, which the lids seldom reach, shall count for much more than the rest of the iris.
 DARK_POWER = 4
-# Fitted to drawn faces of random pose with the lids up to 0.4 shut.
-GAZE_X_OF = (0.48, -0.08)  # the glint lies off the middle
-GAZE_Y_OF = (1.12, 0.47, 0.64)
+# Fitted to drawn faces of random pose, a quarter of them with lids up to 0.35 shut.
+GAZE_X_OF = (0.46, -0.08)  # the glint lies off the middle
+GAZE_Y_OF = (0.92, 0.33, 0.75)
 LEAST_OPEN = 2.7  # mean distance of the lids with which the iris is still seen well; 5.4 when wide open
 
 # Down the middle of the face: from hair to forehead, and from the neck up to the hair below the chin.
 MIDDLE = (48.0, 52.0)
-FRINGE_FROM, FRINGE_REST = 22.0, 33.5
-NECK, CHIN_REST = 90.0, 80.3
+FRINGE_FROM, NECK = 22.0, 90.0
+TEMPLES = (37.0, 47.0)  # rows in which the hair is widest, against the wall on both sides
+WALL_TINT, HAIR_TINT = -47.0, 52.0  # red minus blue
+# From the distance of forehead and chin, and from how far the head is to the right of the middle.
+NOD_OF = (0.70, -0.19, 32.74)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,17 +63,27 @@ def gaze_of(frame: NDArray[np.uint8]) -> tuple[float, float] | None:
 
 
 def nod_of(frame: NDArray[np.uint8]) -> float:
-    """How far the head of a frame [H, W, 3] is below its place at rest, in pixels.
+    """How far the chin of a frame [H, W, 3] is down, as in Pose: 0 at rest, 1 in a full nod.
 
-    That is 4 pixels of 128 for a full nod, but the head also sways a little without nodding.
+    A nod lowers the forehead more than the chin; a head that sways takes both along, which does not count.
     """
     scale: float = frame.shape[0] / SIZE
-    left, right = (round(edge * scale) for edge in MIDDLE)
+    left, right, start, neck = (round(edge * scale) for edge in (*MIDDLE, FRINGE_FROM, NECK))
     red: NDArray[np.float64] = frame[:, left:right, 0].mean(axis=1)
-    start, neck = round(FRINGE_FROM * scale), round(NECK * scale)
-    fringe = start + _crossing(red[start:neck], (HAIR[0] + SKIN[0]) / 2)
+    forehead = start + _crossing(red[start:neck], (HAIR[0] + SKIN[0]) / 2)
     chin = neck - _crossing(-red[:neck][::-1], -(HAIR[0] + SKIN_SHADE[0]) / 2)
-    return (fringe + chin) / 2 - scale * (FRINGE_REST + CHIN_REST) / 2
+    by_distance, by_place, offset = NOD_OF
+    # The fringe is cut at a slant, so that its edge is lower or higher where the head is to one side.
+    return by_distance * (forehead - chin) / scale + by_place * _place(frame, scale) + offset
+
+
+def _place(frame: NDArray[np.uint8], scale: float) -> float:
+    """How far the middle of the head is to the right of the picture's."""
+    top, bottom = (round(edge * scale) for edge in TEMPLES)
+    rows = frame[top:bottom].astype(np.float64)
+    tint: NDArray[np.float64] = (rows[..., 0] - rows[..., 2]).mean(axis=0)
+    level = (WALL_TINT + HAIR_TINT) / 2
+    return (_crossing(tint, level) - _crossing(tint[::-1], level)) / scale / 2
 
 
 def _crossing(values: NDArray[np.float64], level: float) -> float:
