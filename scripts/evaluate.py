@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from scripts.bench import machine, positive
@@ -52,6 +52,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--report", type=Path, metavar="R.json", help="of the recorded session (live --report)"
     )
+    parser.add_argument(
+        "--runs", type=Path, default=Path("runs"), metavar="DIR",
+        help="where the users' voices are kept once they are spoken (default %(default)s)",
+    )  # fmt: skip
     parser.add_argument("--json", type=Path, metavar="OUT", help="write all measures and single cases")
     parser.add_argument("--card", type=Path, metavar="FILE.md", help="rewrite the table of this model card")
     parser.add_argument("--seed", type=seed_number, default=0, help="of sessions (default %(default)s)")
@@ -125,17 +129,18 @@ def _levels(args: argparse.Namespace) -> int:
 
 def _measure(args: argparse.Namespace, source: Source, console: Console) -> dict[str, Findings]:
     from training.evaluation.levels import PARTS  # noqa: PLC0415 - needs the dev packages
-    from training.evaluation.parts import FULL, SHORT, measure  # noqa: PLC0415
+    from training.evaluation.parts import FULL, SHORT, Setting, measure  # noqa: PLC0415
 
     chosen = [part for part in PARTS if part.levels & set(args.level or LEVELS)]
+    setting = Setting(effort=SHORT if args.short else FULL, seed=args.seed, data=args.runs / "data")
+    plans = {part.name: part.plan(setting) for part in chosen}
     columns = (TextColumn("{task.description:<16}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    bars: dict[str, TaskID] = {}
     with Progress(*columns, console=console, transient=True) as progress:
-        return measure(
-            source, chosen, SHORT if args.short else FULL, seed=args.seed, workers=args.workers,
-            begin=lambda name, jobs: bars.update({name: progress.add_task(name, total=jobs)}),
-            advance=lambda name: progress.advance(bars[name]),
-        )  # fmt: skip
+        bars = {name: progress.add_task(name, total=len(jobs)) for name, jobs in plans.items()}
+        results = measure(
+            source, plans, workers=args.workers, advance=lambda name: progress.advance(bars[name])
+        )
+    return {part.name: part.judge(results[part.name]) for part in chosen}
 
 
 def _recording(args: argparse.Namespace) -> int:

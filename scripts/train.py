@@ -28,7 +28,8 @@ PARTS = {
     "audio-codec": "sound to latents and back (half an hour on one core)",
     "video-codec": "the face to latents and back (three quarters of an hour)",
     "timing": "how long phones last (half a minute)",
-    "performer": "the transformer, on the latents of the codecs (an hour and a quarter)",
+    "performer": "the tower that speaks, on the latents of the codecs (an hour and a quarter)",
+    "thinker": "the tower that listens, on voices and pictures of users (an hour and a half)",
 }
 EXAMPLES = """\
 examples:

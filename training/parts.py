@@ -19,22 +19,28 @@ from shared.checkpoint import config_digest, load_weights
 from shared.models.audio_codec import AudioCodec
 from shared.models.pocket.config import PocketConfig
 from shared.models.pocket.family import PocketWeights
+from shared.models.pocket.network import StreamerNetwork
 from shared.models.video_codec import VideoCodec
 from training.audio_codec import train_audio_codec
+from training.data.bank import load_bank
 from training.data.speech import Utterance, load_corpus
+from training.distil import train_distil
 from training.errors import TrainingError
 from training.files import read, write
 from training.loop import CHECKPOINT, Schedule, TrainConfig
 from training.performer import train_performer
 from training.recipes import (
     CodecRecipe,
+    DistilRecipe,
     PerformerRecipe,
     SpeechRecipe,
+    ThinkerRecipe,
     TimingRecipe,
     load_recipe,
 )
+from training.thinker import train_thinker
 from training.timing import train_timing
-from training.tracks import held_out_track_of, training_track
+from training.tracks import Track, held_out_track_of, training_track
 from training.video_codec import train_video_codec
 
 CodecT = TypeVar("CodecT", AudioCodec, VideoCodec)
@@ -175,22 +181,90 @@ def performer(shop: Workshop) -> None:
     stage = _Stage(shop, "performer", recipe.schedule)
     if stage.is_done:
         return
-    speech, held_out = shop.speech(recipe.speech)
-    folder, codecs = shop.runs / "data", _codecs(shop)
-    track = training_track(
-        folder, speech, *codecs, sentences=recipe.tracks.sentences, parts=recipe.tracks.parts
-    )
-    held_out_track = held_out_track_of(folder, held_out, *codecs)
+    track, held_out = _tracks(shop, recipe)
+    for name in (CHECKPOINT, FINAL):
+        (shop.runs / "distil" / name).unlink(missing_ok=True)  # its teacher is going to change
     base = stage.begin(shop)
     network = train_performer(
-        stage.config, shop.model, track, held_out_track,
+        stage.config, shop.model, track, held_out,
         batch=recipe.batch, units=recipe.units, resume=stage.resumes,
         start=None if base is None else base.network,
     )  # fmt: skip
     stage.finish(network)
 
 
-PARTS = {"audio-codec": audio_codec, "video-codec": video_codec, "timing": timing, "performer": performer}
+def thinker(shop: Workshop) -> None:
+    """Train the tower that listens, with voices and pictures of users."""
+    recipe = load_recipe(ThinkerRecipe, "thinker", shop.recipes)
+    stage = _Stage(shop, "thinker", recipe.schedule)
+    if stage.is_done:
+        return
+    folder, bank = shop.runs / "data", recipe.bank
+    voices = load_bank(folder, requests=bank.requests, others=bank.others, seed=1, held_out=False)
+    held_out = load_bank(
+        folder,
+        requests=bank.held_out_requests,
+        others=bank.held_out_others,
+        seed=HELD_OUT_SEED,
+        held_out=True,
+    )
+    base = stage.begin(shop)
+    listener = train_thinker(
+        stage.config, shop.model, voices, held_out,
+        batch=recipe.batch, pictured=recipe.pictured, units=recipe.units, resume=stage.resumes,
+        start=None if base is None else base.network.listener,
+    )  # fmt: skip
+    stage.finish(listener)
+
+
+def distil(shop: Workshop) -> None:
+    """Teach a copy of the tower that speaks to need fewer solver steps."""
+    recipe = load_recipe(DistilRecipe, "distil", shop.recipes)
+    stage = _Stage(shop, "distil", recipe.schedule)
+    if stage.is_done:
+        return
+    teacher = _teacher(shop)
+    track, held_out = _tracks(shop, recipe)
+    stage.final.unlink(missing_ok=True)
+    print(f"distil: {stage.config.steps} steps, of {recipe.teacher_steps} steps make {recipe.solver_steps}")
+    network = train_distil(
+        stage.config, teacher, track, held_out,
+        batch=recipe.batch, units=recipe.units, teacher_steps=recipe.teacher_steps,
+        solver_steps=recipe.solver_steps, resume=stage.resumes,
+    )  # fmt: skip
+    stage.finish(network)
+
+
+PARTS = {
+    "audio-codec": audio_codec,
+    "video-codec": video_codec,
+    "timing": timing,
+    "performer": performer,
+    "thinker": thinker,
+    "distil": distil,
+}
+
+
+def _teacher(shop: Workshop) -> StreamerNetwork:
+    """The network of these runs, else that of the base checkpoint."""
+    path = shop.runs / "performer" / FINAL
+    if path.exists():
+        network = StreamerNetwork(shop.model)
+        network.load_state_dict(read(path, shop.device))
+        return network
+    base = shop.base_weights()
+    if base is None:
+        raise TrainingError(f"distil: {path} is not there yet: run `train performer` first, or give --from")
+    return base.network
+
+
+def _tracks(shop: Workshop, recipe: PerformerRecipe | DistilRecipe) -> tuple[Track, Track]:
+    """Latents of sentences to train on and of others to measure with; made at the first call."""
+    speech, held_out = shop.speech(recipe.speech)
+    folder, codecs = shop.runs / "data", _codecs(shop)
+    sentences, parts = recipe.tracks.sentences, recipe.tracks.parts
+    track = training_track(folder, speech, *codecs, sentences=sentences, parts=parts)
+    return track, held_out_track_of(folder, held_out, *codecs)
 
 
 def _codecs(shop: Workshop) -> tuple[AudioCodec, VideoCodec]:

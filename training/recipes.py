@@ -80,6 +80,53 @@ class PerformerRecipe:
             raise ValueError(f"batch={self.batch} and units={self.units} must be at least 1")
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BankRecipe:
+    """How many utterances of users are spoken: requests, and others that ask for nothing."""
+
+    requests: int = 14_000
+    others: int = 10_000
+    held_out_requests: int = 1_500
+    held_out_others: int = 1_000
+
+    def __post_init__(self) -> None:
+        require_positive(self, "bank")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ThinkerRecipe:
+    """`thinker.toml`."""
+
+    schedule: Schedule
+    bank: BankRecipe = field(default_factory=BankRecipe)
+    batch: int = 16
+    pictured: int = 2
+    units: int = 48
+
+    def __post_init__(self) -> None:
+        require_positive(self, "recipe")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DistilRecipe:
+    """`distil.toml`."""
+
+    schedule: Schedule
+    speech: SpeechRecipe = field(default_factory=SpeechRecipe)
+    tracks: TrackRecipe = field(default_factory=TrackRecipe)
+    batch: int = 6
+    units: int = 32
+    solver_steps: int = 2
+    teacher_steps: int = 8
+
+    def __post_init__(self) -> None:
+        require_positive(self, "recipe")
+        if self.teacher_steps % self.solver_steps:
+            raise ValueError(
+                f"teacher_steps={self.teacher_steps} is not a multiple of solver_steps={self.solver_steps}"
+            )
+
+
 def load_recipe(kind: type[RecipeT], name: str, folder: Path | None) -> RecipeT:
     """Read NAME.toml from `folder`, or the one that ships.
 

@@ -23,10 +23,10 @@ RECIPES = {
     "audio-codec": f"batch = 2\n{SPEECH}[schedule]\n{SCHEDULE}[decoder_schedule]\n{SCHEDULE}",
     "video-codec": f"batch = 2\n{SPEECH}[schedule]\n{SCHEDULE}[decoder_schedule]\n{SCHEDULE}",
     "timing": f"epochs = 1\n{SPEECH}",
-    "performer": f"batch = 2\nunits = 4\n{SPEECH}[tracks]\nsentences = 8\n"
-    f"[schedule]\n{SCHEDULE}",
+    "performer": f"batch = 2\nunits = 4\n{SPEECH}[tracks]\nsentences = 8\n[schedule]\n{SCHEDULE}",
+    "distil": f"batch = 2\nunits = 4\nteacher_steps = 4\n{SPEECH}[tracks]\nsentences = 8\n[schedule]\n{SCHEDULE}",
 }
-FOLDERS = ("audio-codec", "audio-decoder", "video-codec", "video-decoder", "performer")
+FOLDERS = ("audio-codec", "audio-decoder", "video-codec", "video-decoder", "performer", "distil")
 
 
 def write_recipes(folder: Path, *, steps: int) -> Path:

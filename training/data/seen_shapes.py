@@ -6,7 +6,7 @@ Shape suffixes: T frames, N corners. Positions are pixels of the 64 x 64 picture
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import cv2
@@ -18,6 +18,7 @@ SUBPIXEL_BITS = 4
 
 Rgb = tuple[float, float, float]
 Floats = NDArray[np.float32]
+Picture = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,37 +56,47 @@ class Joint:
         return Shape(corners_TN2=corners.astype(np.int32), colour=colour)
 
 
+def floats(values: Sequence[float] | Sequence[Sequence[float]]) -> Floats:
+    """The numbers as an array."""
+    return np.array(values, np.float32)
+
+
 _ANGLES = np.arange(16) * (2 * np.pi / 16)
 CIRCLE = np.stack([np.cos(_ANGLES), np.sin(_ANGLES)], axis=1).astype(np.float32)
 
 
 def ellipse(x: float, y: float, rx: float, ry: float) -> Floats:
     """Outline [16, 2]."""
-    return CIRCLE * np.float32((rx, ry)) + np.float32((x, y))
+    return np.asarray(CIRCLE * floats((rx, ry)) + floats((x, y)), np.float32)
 
 
 def box(left: float, top: float, right: float, bottom: float) -> Floats:
     """Outline [4, 2]."""
-    return np.array([(left, top), (right, top), (right, bottom), (left, bottom)], np.float32)
+    return floats([(left, top), (right, top), (right, bottom), (left, bottom)])
 
 
 def polygon(*corners: tuple[float, float]) -> Floats:
-    """Outline [N, 2]."""
-    return np.array(corners, np.float32)
+    """Outline [N, 2], its dents filled."""
+    return np.asarray(cv2.convexHull(floats(corners))[:, 0], np.float32)
+
+
+def mirrored(*corners: tuple[float, float]) -> Floats:
+    """Outline of the right half's corners and their mirror images, its dents filled."""
+    return polygon(*corners, *((-x, y) for x, y in corners))
 
 
 def limb(start: tuple[float, float], end: tuple[float, float], width: float, end_width: float) -> Floats:
     """Outline [4, 2] of a stick that widens from `width` to `end_width`."""
     along = math.atan2(end[1] - start[1], end[0] - start[0])
     nx, ny = -math.sin(along) / 2, math.cos(along) / 2
-    return polygon(
+    return floats([
         (start[0] + nx * width, start[1] + ny * width), (end[0] + nx * end_width, end[1] + ny * end_width),
         (end[0] - nx * end_width, end[1] - ny * end_width), (start[0] - nx * width, start[1] - ny * width),
-    )  # fmt: skip
+    ])  # fmt: skip
 
 
-def paint(frames_THWC: NDArray[np.uint8], shapes: Iterable[Shape]) -> None:
-    """Draw the shapes into the frames, the first behind all others."""
+def paint(frames_THWC: Picture, shapes: Iterable[Shape]) -> None:
+    """Draw the shapes into the frames [T, 64, 64, 3], the first behind all others."""
     plain = [(shape.corners_TN2, shape.colour) for shape in shapes]
     for index, frame in enumerate(frames_THWC):
         for corners_TN2, colour in plain:

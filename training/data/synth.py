@@ -25,9 +25,9 @@ def rms(pcm: Sound) -> float:
 
 
 def loudness(pcm: Sound) -> float:
-    """RMS of the louder quarter of 20 ms blocks, so that rare knocks and steady noise compare."""
+    """RMS of the loudest tenth of 20 ms blocks, so that rare knocks and steady noise compare."""
     blocks = pcm[: len(pcm) // BLOCK * BLOCK].reshape(-1, BLOCK)
-    power = np.sort(np.einsum("nb,nb->n", blocks, blocks))[-max(1, len(blocks) // 4) :]
+    power = np.sort(np.einsum("nb,nb->n", blocks, blocks))[-max(1, len(blocks) // 10) :]
     return float(np.sqrt(power.mean() / BLOCK)) if len(blocks) else rms(pcm)
 
 

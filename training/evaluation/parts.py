@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import multiprocessing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,8 @@ from shared.config import load_config
 from shared.errors import ConfigError
 from shared.models.family import model_builder
 from shared.models.pocket.family import PocketFamily
+from training.data.voices import SHARES
+from training.evaluation.users import exam_bank, families, share_of
 
 Job = Callable[[PocketFamily], Any]
 
@@ -30,7 +32,9 @@ class Effort:
 
     sentences: int  # typed, and again with the timing of the original
     clips: int  # of the codecs
+    voices: tuple[str, ...]  # synthesizers of the users, as far as they are installed
     requests: int  # that are only listened to
+    others: int  # sentences that ask for nothing
     other_minutes: float  # in which nothing is asked
     dialogues: int  # questions that are answered aloud
     interruptions: int
@@ -39,18 +43,35 @@ class Effort:
 
 
 FULL = Effort(
-    sentences=85,
-    clips=85,
-    requests=500,
-    other_minutes=40,
-    dialogues=48,
-    interruptions=48,
-    gazes=12,
-    scenes=240,
-)
+    sentences=85, clips=85, voices=tuple(SHARES), requests=500, others=160, other_minutes=40, dialogues=48,
+    interruptions=48, gazes=12, scenes=240,
+)  # fmt: skip
 SHORT = Effort(
-    sentences=6, clips=12, requests=40, other_minutes=3, dialogues=6, interruptions=4, gazes=2, scenes=40
-)
+    sentences=6, clips=12, voices=("espeak", "flite"), requests=40, others=20, other_minutes=3, dialogues=6,
+    interruptions=4, gazes=2, scenes=40,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Setting:
+    """What a part plans its jobs from; `data` is the folder where users' voices are kept."""
+
+    effort: Effort
+    seed: int
+    data: Path
+
+    def families(self) -> list[str]:
+        """The synthesizers that are wanted and there."""
+        return families(self.effort.voices)
+
+    def bank(self, family: str) -> Path:
+        """The folder of a synthesizer's bank; spoken now if it is not there."""
+        effort = self.effort
+        return exam_bank(
+            self.data, family,
+            requests=share_of(family, effort.requests, effort.voices),
+            others=share_of(family, effort.others, effort.voices),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,11 +84,11 @@ class Findings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
-    """One kind of measurement: `plan` makes the jobs from effort and seed, `judge` reads their results."""
+    """One kind of measurement: `plan` makes its jobs, `judge` reads their results in order."""
 
     name: str
     levels: frozenset[int]
-    plan: Callable[[Effort, int], list[Job]]
+    plan: Callable[[Setting], list[Job]]
     judge: Callable[[list[Any]], Findings]
 
 
@@ -106,28 +127,15 @@ def _work(source: Source, job: Job) -> Any:
 
 def measure(
     source: Source,
-    parts: Sequence[Part],
-    effort: Effort,
+    plans: Mapping[str, list[Job]],
     *,
-    seed: int,
     workers: int,
-    begin: Callable[[str, int], None],
     advance: Callable[[str], None],
-) -> dict[str, Findings]:
-    """Run all jobs of the parts and judge them.
+) -> dict[str, list[Any]]:
+    """Do all jobs of the plans, in `workers` processes (1: in this one); returns their results in order.
 
-    Args:
-        source: the model.
-        parts: see there.
-        effort: see there.
-        seed: of sessions and of what is drawn from the held-out material.
-        workers: processes; with 1 all is done in this one.
-        begin: hears of each part and its number of jobs, `advance` of each job that is done.
-        advance: see `begin`.
+    `advance` hears the name of a plan whenever one of its jobs is done.
     """
-    plans = {part.name: part.plan(effort, seed) for part in parts}
-    for name, jobs in plans.items():
-        begin(name, len(jobs))
     results: dict[str, list[Any]] = {name: [] for name in plans}
     done: Iterator[tuple[str, Any]]
     if workers == 1:
@@ -137,10 +145,10 @@ def measure(
     for name, result in done:
         results[name].append(result)
         advance(name)
-    return {part.name: part.judge(results[part.name]) for part in parts}
+    return results
 
 
-def _spread(source: Source, plans: dict[str, list[Job]], workers: int) -> Iterator[tuple[str, Any]]:
+def _spread(source: Source, plans: Mapping[str, list[Job]], workers: int) -> Iterator[tuple[str, Any]]:
     # Processes are spawned: torch's threads don't survive a fork.
     pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
     try:

@@ -25,7 +25,7 @@ from training.data.speech import Utterance, speak
 from training.errors import TrainingError
 from training.evaluation.conversation import Conversation, Recital, nobody, sound_of
 from training.evaluation.lips import Pair, drawn_openings, lip_sync, opening
-from training.evaluation.parts import Effort, Findings, Job, Part
+from training.evaluation.parts import Findings, Job, Part, Setting
 from training.evaluation.recogniser import recognise, word_errors
 from training.evaluation.signals import decibels
 
@@ -86,9 +86,8 @@ def codec_quality(family: PocketFamily, sentences: Sequence[str]) -> dict[str, f
     return video_codec.quality(torch.cat(made), real)
 
 
-def _plan_codec(effort: Effort, seed: int) -> list[Job]:
-    del seed
-    return [partial(codec_quality, sentences=held_out_sentences(effort.clips))]
+def _plan_codec(setting: Setting) -> list[Job]:
+    return [partial(codec_quality, sentences=held_out_sentences(setting.effort.clips))]
 
 
 def _judge_codec(results: list[dict[str, float]]) -> Findings:
@@ -118,9 +117,11 @@ def recite(family: PocketFamily, sentences: Sequence[str], seed: int) -> list[tu
     return results
 
 
-def _plan_recital(effort: Effort, seed: int) -> list[Job]:
-    batches = _batches(held_out_sentences(effort.sentences))
-    return [partial(recite, sentences=batch, seed=seed + index) for index, batch in enumerate(batches)]
+def _plan_recital(setting: Setting) -> list[Job]:
+    batches = _batches(held_out_sentences(setting.effort.sentences))
+    return [
+        partial(recite, sentences=batch, seed=setting.seed + index) for index, batch in enumerate(batches)
+    ]
 
 
 def _judge_recital(results: list[list[tuple[Sentence, Pair]]]) -> Findings:
@@ -175,10 +176,11 @@ def type_and_listen(
     return silence_levels(idle, turns), heard
 
 
-def _plan_typing(effort: Effort, seed: int) -> list[Job]:
-    batches = _batches(held_out_sentences(effort.sentences))
+def _plan_typing(setting: Setting) -> list[Job]:
+    batches = _batches(held_out_sentences(setting.effort.sentences))
     return [
-        partial(type_and_listen, sentences=batch, seed=seed + index) for index, batch in enumerate(batches)
+        partial(type_and_listen, sentences=batch, seed=setting.seed + index)
+        for index, batch in enumerate(batches)
     ]
 
 

@@ -24,7 +24,7 @@ PAUSE_FRAMES = 8  # without voice: the user's turn has ended
 LONG_TURN_FRAMES = 40  # of voice since the last nod: worth another
 THERE = 0.5
 GLANCE_CHANCE = 0.06  # a unit in which the eyes wander, when there is nobody to look at
-NOD = (0.25, 0.7, 1.0, 0.9, 0.65, 0.4, 0.2, 0.06)  # of 40 ms each
+NOD = (0.07, 0.25, 0.5, 0.75, 0.93, 1.0, 0.93, 0.75, 0.5, 0.25, 0.07)  # of 40 ms each, as it was trained
 SACCADE = 0.06  # the eyes stay where they are for less than this
 GAZE_FRAMES = 2  # that the eyes take to get where they look
 
