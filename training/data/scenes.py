@@ -109,10 +109,10 @@ def compose(
     if echoes and rng.random() < odds.echo:
         sources.append((_echo(echoes, rng, num, level_db + rng.uniform(*ECHO_DB)), far_room(rng)))
     noise_db = level_db - rng.triangular(*SNR_DB) if said else rng.uniform(*ALONE_DB)
-    quiet = rng.random() < odds.quiet
-    sources.append(
-        (faint_noise(rng, num) if quiet else background(rng, num) * np.float32(decibels(noise_db)), None)
-    )
+    noise = faint_noise(rng, num)
+    if rng.random() >= odds.quiet:
+        noise += background(rng, num) * np.float32(decibels(noise_db))
+    sources.append((noise, None))
     return scene_of(worn(rng, captured(rng, sources), faults=odds.faults), said)
 
 
