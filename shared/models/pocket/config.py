@@ -112,7 +112,11 @@ class PocketConfig:
         spans = self.spans
         streams = (
             Stream(
-                name="user picture", block=Block.STATE, offsets=(3,), span=spans.picture, tower=Tower.LISTENING
+                name="user picture",
+                block=Block.STATE,
+                offsets=(3,),
+                span=spans.picture,
+                tower=Tower.LISTENING,
             ),
             Stream(
                 name="user sound", block=Block.STATE, offsets=each, span=spans.sound, tower=Tower.LISTENING

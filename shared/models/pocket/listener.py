@@ -1,8 +1,8 @@
 """The tower that listens: the user's tokens through weights of their own, and what is perceived in them.
 
-Its keys and values share the cache with the agent's, but neither tower looks at the other's: what is heard and
-seen reaches the agent's voice and face through the slots alone. So the tower can be trained apart, and the
-voice stays what it is.
+Its keys and values share the cache with the agent's, but neither tower looks at the other's: what is heard
+and seen reaches the agent's voice and face through the slots alone. So the tower can be trained apart, and
+the voice stays what it is.
 
 Shape suffixes: B batch, U units, T sound tokens (4 a unit), C model dim.
 """

@@ -155,5 +155,3 @@ class Manners:
             gaze = [a + done * (b - a) for a, b in zip(start, self.gaze, strict=True)]
             frames.append((gaze[0], gaze[1], self._nod.pop(0) if self._nod else 0.0))
         return tuple(frames)
-
-

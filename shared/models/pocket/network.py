@@ -1,6 +1,7 @@
 """All weights of a pocket model in one module; no per-session state lives here.
 
-Shape suffixes: B batch, U units, T tokens, C model dim, Z latent dims, P picture tokens a unit, G gesture numbers.
+Shape suffixes: B batch, U units, T tokens, C model dim, Z latent dims, P picture tokens a unit, G numbers of a
+gesture.
 """
 
 from __future__ import annotations
@@ -49,8 +50,9 @@ class StreamerNetwork(nn.Module):
         return word, self.token_class.weight[Token.PHONE] + self.phone(phones_BT)
 
     def gesture_token(self, gesture_BUG: Tensor) -> Tensor:
-        """Embed (gaze to the right, gaze down, nod) of each of a unit's four frames: [B, U, 12] to [B, U, C]."""
-        return self.token_class.weight[Token.GESTURE] + self.gesture_in(gesture_BUG)
+        """Embed gaze to the right, gaze down and nod of each of a unit's frames: [B, U, 12] to [B, U, C]."""
+        token: Tensor = self.token_class.weight[Token.GESTURE] + self.gesture_in(gesture_BUG)
+        return token
 
     def agent_tokens(self, picture_BPZ: Tensor, sound_BTZ: Tensor) -> tuple[Tensor, Tensor]:
         """Embed agent latents, clean or noisy, of whole units; return (picture, sound) tokens."""

@@ -10,7 +10,7 @@ import enum
 
 
 class Request(enum.IntEnum):
-    """What the user asked; the value indexes the listener's head. The wordings: `training/data/requests.py`."""
+    """What the user asked; the value indexes the listener's head. Wordings: `training/data/requests.py`."""
 
     NONE = 0
     HELLO = 1

@@ -46,7 +46,7 @@ def test_a_session_after_eight_hours_is_as_in_its_first_seconds() -> None:
     )
     model = Transformer(CONFIG)
     inputs = [torch.randn(1, layout.tokens(block), CONFIG.dim) for _ in range(6) for block in Block]
-    clean = model.flow_time(torch.zeros(1, 1))
+    clean = FlowTime(CONFIG)(torch.zeros(1, 1))
 
     def run(first_unit: int) -> list[torch.Tensor]:
         cache = KVCache(layout, CONFIG, dtype=torch.float32, device="cpu")
