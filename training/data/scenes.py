@@ -95,7 +95,7 @@ def compose(
     """One random scene, rounded to whole frames; `echoes` are sentences in the agent's own voice.
 
     Raises:
-        TrainingError: the bank has nothing to say that asks for nothing.
+        TrainingError: the bank lacks requests, or sentences that ask for nothing.
     """
     num = round(seconds * RATE / FRAME) * FRAME
     said = [] if rng.random() < odds.no_user else script(bank, rng, num, odds)
@@ -149,12 +149,18 @@ def script(bank: Bank, rng: np.random.Generator, num: int, odds: Odds) -> list[P
     An utterance that would end too late for its answer to fit is not begun.
     """
     said: list[Placed] = []
-    speaker = str(bank.voices[rng.integers(len(bank))])
+    own = bank.voices == bank.voices[rng.integers(len(bank))]
+    anyone = np.ones(len(bank), np.bool_)
+    asking = bank.requests != 0
     start = int(rng.uniform(*FIRST_S) * RATE)
     room_for_answer = int(ANSWER_UNTIL_S * RATE)
     while start < num:
-        who = None if rng.random() < odds.other_speaker else speaker
-        placed = Placed(spoken=pick(bank, rng, who, asks=rng.random() < odds.request), start=start)
+        who = anyone if rng.random() < odds.other_speaker else own
+        if rng.random() < odds.request:
+            spoken = pick(bank, rng, asking, who, "requests")
+        else:
+            spoken = pick(bank, rng, ~asking, who, "sentences that ask for nothing")
+        placed = Placed(spoken=spoken, start=start)
         if placed.end > num - room_for_answer and (placed.end <= num or rng.random() >= odds.cut_off):
             break
         said.append(placed)
@@ -162,18 +168,18 @@ def script(bank: Bank, rng: np.random.Generator, num: int, odds: Odds) -> list[P
     return said
 
 
-def pick(bank: Bank, rng: np.random.Generator, speaker: str | None, *, asks: bool) -> Spoken:
-    """A random utterance of a speaker (or of anyone, if None or lacking) that asks something, or doesn't.
+def pick(
+    bank: Bank, rng: np.random.Generator, fitting: NDArray[np.bool_], own: NDArray[np.bool_], what: str
+) -> Spoken:
+    """A random one of the `fitting` utterances [n], by a speaker whose `own` [n] they are, if any is.
 
     Raises:
-        TrainingError: the bank has none.
+        TrainingError: no utterance is fitting; `what` names what is missing.
     """
-    fitting = (bank.requests != 0) == asks
-    own = fitting & (bank.voices == speaker)
-    choice = np.flatnonzero(own if own.any() else fitting)
+    both = np.flatnonzero(fitting & own)
+    choice = both if len(both) else np.flatnonzero(fitting)
     if not len(choice):
-        kind = "requests" if asks else "sentences that ask for nothing"
-        raise TrainingError(f"the bank of {len(bank)} utterances has no {kind}: make one that has both")
+        raise TrainingError(f"the bank of {len(bank)} utterances has no {what}: make a larger one")
     return bank.utterance(int(rng.choice(choice)))
 
 

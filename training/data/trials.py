@@ -9,10 +9,9 @@ import numpy as np
 from shared.models.pocket.replies import Request
 from training.data.noise import background
 from training.data.rooms import captured, impulse_response, worn
-from training.data.scenes import Bank, Odds, Scene, compose, scene_of, voiced
+from training.data.scenes import Bank, Odds, Scene, compose, pick, scene_of, voiced
 from training.data.synth import RATE, Sound, decibels
 from training.data.targets import FRAME, Placed
-from training.errors import TrainingError
 
 LEVEL_DB = -23.0  # RMS of what a user says in a dialogue, dBFS
 CHUNK_S = 10.0  # a stretch of negatives changes its speaker, noise and room so often
@@ -46,11 +45,12 @@ def dialogue(
     Raises:
         TrainingError: nobody in the bank says one of the requests.
     """
-    speaker = _most_able(bank, rng, requests) if voice is None else voice
+    own = bank.voices == (_most_able(bank, rng, requests) if voice is None else voice)
     said = []
     at = lead_s * RATE
     for request, gap_s in zip(requests, gaps_s, strict=True):
-        said.append(Placed(spoken=bank.utterance(_index(bank, rng, request, speaker)), start=round(at)))
+        spoken = pick(bank, rng, bank.requests == request, own, f"{request.name} in it")
+        said.append(Placed(spoken=spoken, start=round(at)))
         at = said[-1].end + gap_s * RATE
     num = -(-round(at) // FRAME) * FRAME
     dry = voiced(said, rng, num, LEVEL_DB)
@@ -81,14 +81,3 @@ def _most_able(bank: Bank, rng: np.random.Generator, requests: Sequence[Request]
     for request in set(requests):
         able[np.unique(speaker[bank.requests == request])] += 1
     return str(rng.choice(names[able == able.max()]))
-
-
-def _index(bank: Bank, rng: np.random.Generator, request: Request, speaker: str) -> int:
-    anyone = bank.requests == request
-    own = anyone & (bank.voices == speaker)
-    choice = np.flatnonzero(own if own.any() else anyone)
-    if not len(choice):
-        raise TrainingError(
-            f"nobody in the bank of {len(bank)} utterances says {request.name}: make a larger one"
-        )
-    return int(rng.choice(choice))

@@ -16,7 +16,6 @@ from training.data.scenes import (
     Odds,
     compose,
     compose_batch,
-    pick,
     script,
     voiced,
 )
@@ -209,7 +208,7 @@ def test_a_bank_without_other_sentences_is_refused(bank: SmallBank) -> None:
             self.requests = np.ones_like(bank.requests)
 
     with pytest.raises(TrainingError, match="no sentences that ask for nothing"):
-        pick(Asking(), rng(), None, asks=False)
+        script(Asking(), rng(), 60 * RATE, Odds(request=0.5))
 
 
 @pytest.mark.parametrize("hard", [False, True])
