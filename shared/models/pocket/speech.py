@@ -89,10 +89,14 @@ class Speech:
         return True
 
     def _spell_next_piece(self) -> None:
+        silent = not (self.waiting or self.frames_left)
         for word in spell(self.lines.popleft()):
             begins = next(i for i, phone in enumerate(word.phones) if phone != PHONES[SILENCE])
-            for index, phone in enumerate(word.phones):
-                self.waiting.append((PHONE_IDS[phone], word.text if index == begins else ""))
+            # Whoever is silent needs no pause before the first sound: it would make every answer late.
+            phones = word.phones[begins:] if silent else word.phones
+            named = 0 if silent else begins
+            self.waiting += [(PHONE_IDS[p], word.text if i == named else "") for i, p in enumerate(phones)]
+            silent = False
 
     def hush(self) -> None:
         """Stop: nothing that waits is said, and the phone that sounds ends now."""
