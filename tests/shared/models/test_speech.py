@@ -41,7 +41,9 @@ def generator(seed: int = 0) -> torch.Generator:
 
 
 def phones_of(text: str) -> list[int]:
-    return [PHONE_IDS[phone] for word in spell(text) for phone in word.phones]
+    """All phones of a line, without the pause that it is spelled with at its beginning."""
+    phones = [PHONE_IDS[phone] for word in spell(text) for phone in word.phones]
+    return list(itertools.dropwhile(lambda phone: phone == SILENCE, phones))
 
 
 def speak(speech: Speech, timer: PhoneTimer = STEADY, limit: int = 2000) -> list[TextSlots]:
