@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from training.evaluation import hearing, speaking
+from training.evaluation import hearing, seeing, speaking, turns
 from training.evaluation.parts import Part
 
-PARTS: tuple[Part, ...] = (*speaking.PARTS, *hearing.PARTS)
+PARTS: tuple[Part, ...] = (*speaking.PARTS, *hearing.PARTS, *turns.PARTS, *seeing.PARTS)

@@ -38,7 +38,7 @@ def lip_sync(pairs: list[Pair]) -> dict[str, float]:
     """
     at = {lag: correlation(pairs, lag) for lag in LAGS}
     best = max(at, key=lambda lag: at[lag])
-    return {"lip_correlation": at[0], "lip_correlation_best": at[best], "lip_best_lag_frames": best}
+    return {"lip_correlation": at[0], "lip_correlation_best": at[best], "lip_best_lag_frames": float(best)}
 
 
 def correlation(pairs: list[Pair], lag: int) -> float:

@@ -21,9 +21,10 @@ from shared.errors import ConfigError
 from shared.models.family import model_builder
 from shared.models.pocket.family import PocketFamily
 from training.data.voices import SHARES
-from training.evaluation.users import exam_bank, families, share_of
+from training.evaluation.users import ASKED, exam_bank, families, share_of
 
 Job = Callable[[PocketFamily], Any]
+SENTENCES = 10  # the fewest that ask for nothing in a bank
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,19 +37,21 @@ class Effort:
     requests: int  # that are only listened to
     others: int  # sentences that ask for nothing
     other_minutes: float  # in which nothing is asked
-    dialogues: int  # questions that are answered aloud
+    questions: int  # that are answered aloud
     interruptions: int
+    talks: int  # in which nothing is asked
     gazes: int  # users who walk about
     scenes: int  # that are only looked at
+    answers: int  # about scenes
 
 
 FULL = Effort(
-    sentences=85, clips=85, voices=tuple(SHARES), requests=500, others=160, other_minutes=40, dialogues=48,
-    interruptions=48, gazes=12, scenes=240,
+    sentences=85, clips=85, voices=tuple(SHARES), requests=500, others=160, other_minutes=40, questions=48,
+    interruptions=48, talks=8, gazes=12, scenes=240, answers=60,
 )  # fmt: skip
 SHORT = Effort(
-    sentences=6, clips=12, voices=("espeak", "flite"), requests=40, others=20, other_minutes=3, dialogues=6,
-    interruptions=4, gazes=2, scenes=40,
+    sentences=6, clips=12, voices=("espeak", "flite"), requests=40, others=20, other_minutes=3, questions=6,
+    interruptions=4, talks=1, gazes=2, scenes=40, answers=4,
 )  # fmt: skip
 
 
@@ -69,8 +72,8 @@ class Setting:
         effort = self.effort
         return exam_bank(
             self.data, family,
-            requests=share_of(family, effort.requests, effort.voices),
-            others=share_of(family, effort.others, effort.voices),
+            requests=share_of(family, effort.requests, effort.voices, least=len(ASKED)),
+            others=share_of(family, effort.others, effort.voices, least=SENTENCES),
         )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,13 +23,12 @@ class Row:
     @property
     def shown(self) -> str:
         """The value in as many digits as mean something."""
-        digits = 2 if self.measure.unit == "" and abs(self.value) <= 1 else 1
-        text = (
-            f"{self.value:.0f}"
-            if self.value == round(self.value) and digits == 1
-            else f"{self.value:.{digits}f}"
-        )
-        return text.replace("-", "−")
+        if math.isnan(self.value):
+            return "–"
+        if self.value.is_integer():
+            return f"{self.value:.0f}".replace("-", "−")
+        digits = 1 if self.measure.unit else 2
+        return f"{self.value:.{digits}f}".replace("-", "−")
 
     @property
     def verdict(self) -> str:

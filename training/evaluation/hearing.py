@@ -1,0 +1,205 @@
+"""Level 3: which of the spoken requests are understood, and how often something is answered that is none.
+
+The agent listens and decides, but isn't let speak: that costs a fifth.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.models.pocket.family import PocketFamily
+from training.data.bank import Bank
+from training.data.music import music
+from training.data.rooms import captured, impulse_response, worn
+from training.data.scenes import ALONE_DB, COMMON, compose
+from training.data.synth import decibels
+from training.data.users import watch
+from training.evaluation.conversation import Conversation
+from training.evaluation.parts import Findings, Job, Part, Setting
+from training.evaluation.users import (
+    UNIT_S,
+    UNIT_SAMPLES,
+    asking,
+    in_turn,
+    observations,
+    staged,
+)
+
+REQUESTS_A_SCENE = 3
+SCENES_A_JOB = 10
+FIRST_S, PAUSE_S, TAIL_S = (0.3, 2.0), (0.8, 4.0), 1.2
+ANSWER_WITHIN_S = 1.0  # after the end of a request; what is decided later is no answer to it
+EARLY_S = 0.1  # before its end: in time already
+OTHER_UNITS = 75  # of a scene in which nothing is asked: 12 s
+KINDS = ("noise", "music", "sentences")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """What was asked ("" for nothing), and what was understood ("" for nothing)."""
+
+    asked: str
+    understood: str
+    voice: str = ""
+    text: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Heard:
+    """Some scenes of one kind: a family of voices that asks, or one of KINDS."""
+
+    kind: str
+    minutes: float
+    cases: list[Asked]
+
+
+def listen_to(
+    family: PocketFamily, pcm_N: NDArray[np.float32], rng: np.random.Generator
+) -> list[tuple[float, str]]:
+    """When (seconds) the agent decides to answer what, in a session with this sound and any picture."""
+    conversation = Conversation(family, int(rng.integers(2**31)))
+    sight = watch(rng, len(pcm_N) // UNIT_SAMPLES, held_out=True)
+    heard = [conversation.hear(user).heard for user in observations(family, pcm_N, sight.frames)]
+    return [((unit + 1) * UNIT_S, name) for unit, name in enumerate(heard) if name]
+
+
+def matched(
+    heard: list[tuple[float, str]], spans: list[tuple[str, float, float]]
+) -> tuple[list[str], list[tuple[float, str]]]:
+    """What each (request, start, end) in seconds was understood as ("" for nothing), and the rest of `heard`.
+
+    A request may be understood before its last word: "please" adds nothing.
+    """
+    understood, rest = [""] * len(spans), []
+    for time, name in heard:
+        for index, (request, start, end) in enumerate(spans):
+            in_time = end - EARLY_S <= time <= end + ANSWER_WITHIN_S
+            if not understood[index] and (in_time or (start < time < end and name == request)):
+                understood[index] = name
+                break
+        else:
+            rest.append((time, name))
+    return understood, rest
+
+
+def hear_requests(family: PocketFamily, bank: Path, kind: str, scenes: list[list[int]], seed: int) -> Heard:
+    """Let users ask what their bank has at these indices, a few requests a scene."""
+    utterances, cases, units = Bank.read(bank), [], 0
+    for number, indices in enumerate(scenes):
+        rng = np.random.default_rng((seed, number))
+        spoken = [utterances.utterance(index) for index in indices]
+        scene = staged(rng, in_turn(spoken, rng, first_s=FIRST_S, pause_s=PAUSE_S), tail_s=TAIL_S)
+        names = [one.request.name.lower() for one in spoken]
+        spans = [(name, event.start_s, event.end_s) for name, event in zip(names, scene.events, strict=True)]
+        understood, rest = matched(listen_to(family, scene.pcm, rng), spans)
+        for one, name, answer in zip(spoken, names, understood, strict=True):
+            cases.append(Asked(asked=name, understood=answer, voice=one.voice, text=one.text))
+        cases += [Asked(asked="", understood=answer) for _, answer in rest]
+        units += len(scene.pcm) // UNIT_SAMPLES
+    return Heard(kind=kind, minutes=units * UNIT_S / 60, cases=cases)
+
+
+def hear_others(family: PocketFamily, bank: Path, kind: str, scenes: int, seed: int) -> Heard:
+    """Let scenes of a kind pass in which nothing is asked."""
+    utterances, cases = Bank.read(bank), []
+    for number in range(scenes):
+        rng = np.random.default_rng((seed, number))
+        heard = listen_to(family, other_scene(kind, utterances, rng), rng)
+        cases += [Asked(asked="", understood=name) for _, name in heard]
+    return Heard(kind=kind, minutes=scenes * OTHER_UNITS * UNIT_S / 60, cases=cases)
+
+
+def other_scene(kind: str, bank: Bank, rng: np.random.Generator) -> NDArray[np.float32]:
+    """12 s of noise, music or sentences that aren't to be answered."""
+    num = OTHER_UNITS * UNIT_SAMPLES
+    match kind:
+        case "music":
+            room = impulse_response(rng) if rng.random() < COMMON.room else None
+            loud = music(rng, num) * np.float32(decibels(rng.uniform(*ALONE_DB)))
+            return worn(rng, captured(rng, [(loud, room)]))
+        case "noise":
+            odds = dataclasses.replace(COMMON, no_user=1)
+        case _:
+            odds = dataclasses.replace(COMMON, no_user=0, request=0, others=0, other_speaker=0.5)
+    return compose(bank, rng, seconds=OTHER_UNITS * UNIT_S, odds=odds).pcm
+
+
+def _plan(setting: Setting) -> list[Job]:
+    here = setting.families()
+    share_s = setting.effort.other_minutes * 60 / len(KINDS)
+    jobs: list[Job] = []
+    for index, kind in enumerate(here):
+        jobs += _requests_of(setting, kind, setting.seed + 1000 * index)
+        jobs += _others(setting, kind, "sentences", share_s / len(here), setting.seed + 1000 * index)
+    # The first bank lends the voices of people in the background.
+    for kind in KINDS[:2]:
+        jobs += _others(setting, here[0], kind, share_s, setting.seed)
+    return jobs
+
+
+def _requests_of(setting: Setting, family: str, seed: int) -> list[Job]:
+    bank = setting.bank(family)
+    indices = np.random.default_rng(seed).permutation(asking(Bank.read(bank))).tolist()
+    scenes = [indices[at : at + REQUESTS_A_SCENE] for at in range(0, len(indices), REQUESTS_A_SCENE)]
+    return [
+        partial(hear_requests, bank=bank, kind=family, scenes=scenes[at : at + SCENES_A_JOB], seed=seed + at)
+        for at in range(0, len(scenes), SCENES_A_JOB)
+    ]
+
+
+def _others(setting: Setting, family: str, kind: str, seconds: float, seed: int) -> list[Job]:
+    count = max(1, round(seconds / (OTHER_UNITS * UNIT_S)))
+    return [
+        partial(
+            hear_others,
+            bank=setting.bank(family),
+            kind=kind,
+            scenes=min(SCENES_A_JOB, count - at),
+            seed=seed + at,
+        )
+        for at in range(0, count, SCENES_A_JOB)
+    ]
+
+
+def _judge(results: list[Heard]) -> Findings:
+    asked = [case for heard in results for case in heard.cases if case.asked]
+    others = [heard for heard in results if heard.kind in KINDS]
+    extra = sum(not case.asked for heard in results for case in heard.cases if heard.kind not in KINDS)
+    measures = {"requests": float(len(asked)), **_shares(asked), "requests_twice": 100 * extra / len(asked)}
+    for kind in {heard.kind for heard in results} - set(KINDS):
+        own = [case for heard in results if heard.kind == kind for case in heard.cases if case.asked]
+        measures[f"requests_right_{kind}"] = _shares(own)["requests_right"]
+    measures |= {
+        "other_minutes": sum(heard.minutes for heard in others),
+        "false_starts": _per_5_minutes(others),
+    }
+    for kind in KINDS:
+        measures[f"false_starts_{kind}"] = _per_5_minutes([heard for heard in others if heard.kind == kind])
+    failed = [
+        {"kind": heard.kind, **dataclasses.asdict(case)}
+        for heard in results
+        for case in heard.cases
+        if case.asked != case.understood
+    ]
+    return Findings(measures=measures, cases=failed)
+
+
+def _shares(asked: list[Asked]) -> dict[str, float]:
+    """Percent of requests."""
+    right = sum(case.understood == case.asked for case in asked)
+    missed = sum(not case.understood for case in asked)
+    counts = {"right": right, "missed": missed, "wrong": len(asked) - right - missed}
+    return {f"requests_{name}": 100 * count / max(1, len(asked)) for name, count in counts.items()}
+
+
+def _per_5_minutes(heard: list[Heard]) -> float:
+    return 5 * sum(len(one.cases) for one in heard) / max(1e-9, sum(one.minutes for one in heard))
+
+
+PARTS: tuple[Part, ...] = (Part(name="hearing", levels=frozenset({3}), plan=_plan, judge=_judge),)

@@ -1,0 +1,206 @@
+"""Level 5: does the gaze follow the user, and does the agent know who and what is in front of its camera?"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.models.pocket.family import PocketFamily
+from shared.models.pocket.replies import Colour, Request, reply
+from training.data.bank import Bank
+from training.data.gaze import gaze_of
+from training.data.users import Sight, follow, still
+from training.evaluation.conversation import Conversation
+from training.evaluation.parts import Findings, Job, Part, Setting
+from training.evaluation.recogniser import words_of
+from training.evaluation.users import UNIT_SAMPLES, asking, in_turn, observations, staged
+
+GAZE_UNITS = 75  # 12 s
+WALK_FRAMES, STAY_FRAMES = (10, 60), (5, 60)
+LAGS = range(16)  # frames by which the gaze may be behind the user
+SCENE_UNITS = 6
+SCENES_A_JOB = 40
+ANSWERS_A_JOB = 10
+EMPTY, EMPTY_HANDED = 0.25, 0.3  # shares of the scenes
+EDGE = 0.75  # the user's face stays so far inside of the picture
+FIRST_S, TAIL_S = (1.0, 2.0), 4.0  # the answer is to end within the tail
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Gaze:
+    """One session: where the user was and where the agent looked in each frame, both [F, 2].
+
+    Both are counted as the agent's gaze is; rows of `gaze` are NaN while its eyes are shut.
+    """
+
+    user: NDArray[np.float64]
+    gaze: NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Seen:
+    """One scene: what was there and what the agent took it for."""
+
+    there: bool
+    thought_there: bool
+    colour: str
+    thought_colour: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
+    """What was asked about a scene, what should have been said, and what was."""
+
+    asked: str
+    right: str
+    said: str
+
+
+def stroll(rng: np.random.Generator, num_frames: int) -> NDArray[np.float64]:
+    """A path [F, 2] from place to place, with stays between."""
+    pieces: list[NDArray[np.float64]] = []
+    here = rng.uniform(-EDGE, EDGE, 2)
+    while sum(map(len, pieces)) < num_frames:
+        there = rng.uniform(-EDGE, EDGE, 2)
+        steps = int(rng.integers(*WALK_FRAMES))
+        share = (1 - np.cos(np.pi * np.arange(steps) / steps))[:, None] / 2
+        pieces += [here + share * (there - here), np.tile(there, (int(rng.integers(*STAY_FRAMES)), 1))]
+        here = there
+    return np.concatenate(pieces)[:num_frames]
+
+
+def be_watched(family: PocketFamily, seed: int) -> Gaze:
+    """Let a user walk about in silence and look at the agent's eyes."""
+    rng = np.random.default_rng(seed)
+    conversation = Conversation(family, seed)
+    path = stroll(rng, GAZE_UNITS * family.media.frames_per_unit)
+    sight = follow(rng, path.astype(np.float32), held_out=True)
+    silence = np.zeros(GAZE_UNITS * UNIT_SAMPLES, np.float32)
+    emissions = [conversation.reply(user)[1] for user in observations(family, silence, sight.frames)]
+    gaze = [gaze_of(frame) or (np.nan, np.nan) for emission in emissions for frame in emission.frames]
+    # The agent faces the user: what its camera sees on the right is at its left.
+    return Gaze(user=path * (-1, 1), gaze=np.array(gaze))
+
+
+def gaze_measures(sessions: list[Gaze]) -> dict[str, float]:
+    """Correlation for each axis at the lag that is best for both, and the distance that is left there."""
+    at = {lag: _correlations(sessions, lag) for lag in LAGS}
+    best = max(at, key=lambda lag: sum(at[lag]))
+    user, gaze = _late(sessions, best)
+    off = float(np.hypot(*(user - gaze).T).mean()) if len(user) else np.nan
+    return {"gaze_x": at[best][0], "gaze_y": at[best][1], "gaze_lag_frames": float(best), "gaze_off": off}
+
+
+def _late(sessions: list[Gaze], lag: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """User and gaze `lag` frames later, of all frames in which the eyes are open."""
+    user = np.concatenate([one.user[: len(one.user) - lag] for one in sessions])
+    gaze = np.concatenate([one.gaze[lag:] for one in sessions])
+    open_eyed = ~np.isnan(gaze[:, 0])
+    return user[open_eyed], gaze[open_eyed]
+
+
+def _correlations(sessions: list[Gaze], lag: int) -> tuple[float, float]:
+    user, gaze = _late(sessions, lag)
+    if len(user) < 2 or min(gaze.std(0)) < 1e-9:
+        return 0.0, 0.0
+    x, y = (float(np.corrcoef(user[:, axis], gaze[:, axis])[0, 1]) for axis in (0, 1))
+    return x, y
+
+
+def scene(rng: np.random.Generator, units: int) -> Sight:
+    """Somebody or nobody, with something of a colour or with nothing, of kinds that no training drew."""
+    x, y = rng.uniform(-EDGE, EDGE, 2).tolist()
+    place = None if rng.random() < EMPTY else (x, y)
+    colour = Colour.NONE if rng.random() < EMPTY_HANDED else Colour(int(rng.integers(1, len(Colour))))
+    return still(rng, units, place=place, colour=colour, held_out=True)
+
+
+def look_at(family: PocketFamily, scenes: int, seed: int) -> list[Seen]:
+    """Show scenes for a second each, and read what the agent would answer if it were asked then."""
+    results = []
+    for number in range(scenes):
+        rng = np.random.default_rng((seed, number))
+        conversation = Conversation(family, seed + number)
+        sight = scene(rng, SCENE_UNITS)
+        for user in observations(family, np.zeros(SCENE_UNITS * UNIT_SAMPLES, np.float32), sight.frames):
+            conversation.hear(user)
+        manners = conversation.state.manners
+        results.append(
+            Seen(
+                there=bool(sight.present[-1]), thought_there=manners.present,
+                colour=Colour(int(sight.colour[-1])).name.lower(), thought_colour=manners.colour.name.lower(),
+            )
+        )  # fmt: skip
+    return results
+
+
+def ask_about(family: PocketFamily, banks: list[Path], seed: int) -> list[Answer]:
+    """Ask what the agent sees, or which colour this is, and read its answer."""
+    results = []
+    for number, bank in enumerate(map(Bank.read, banks)):
+        rng = np.random.default_rng((seed, number))
+        request = Request.SEE if number % 2 else Request.COLOUR
+        question = bank.utterance(int(rng.choice(asking(bank, request))))
+        sound = staged(rng, in_turn([question], rng, first_s=FIRST_S, pause_s=FIRST_S), tail_s=TAIL_S).pcm
+        sight = scene(rng, len(sound) // UNIT_SAMPLES)
+        conversation = Conversation(family, seed + number)
+        said = [conversation.hear(user).text for user in observations(family, sound, sight.frames)]
+        right = reply(request, last="", present=bool(sight.present[-1]), colour=Colour(int(sight.colour[-1])))
+        results.append(Answer(asked=question.text, right=right, said="".join(said).strip()))
+    return results
+
+
+def _plan_gaze(setting: Setting) -> list[Job]:
+    return [partial(be_watched, seed=setting.seed + index) for index in range(setting.effort.gazes)]
+
+
+def _judge_gaze(results: list[Gaze]) -> Findings:
+    return Findings(measures=gaze_measures(results), cases=[])
+
+
+def _plan_sight(setting: Setting) -> list[Job]:
+    count = setting.effort.scenes
+    return [
+        partial(look_at, scenes=min(SCENES_A_JOB, count - at), seed=setting.seed + at)
+        for at in range(0, count, SCENES_A_JOB)
+    ]
+
+
+def _judge_sight(results: list[list[Seen]]) -> Findings:
+    scenes = [one for batch in results for one in batch]
+    there = [one.there == one.thought_there for one in scenes]
+    colour = [one.colour == one.thought_colour for one in scenes]
+    measures = {
+        "scenes": float(len(scenes)),
+        "present_right": 100 * float(np.mean(there)),
+        "colour_right": 100 * float(np.mean(colour)),
+        "sight_right": 100 * float(np.mean(np.logical_and(there, colour))),
+    }
+    wrong = [asdict(one) for one, a, b in zip(scenes, there, colour, strict=True) if not (a and b)]
+    return Findings(measures=measures, cases=wrong)
+
+
+def _plan_answers(setting: Setting) -> list[Job]:
+    banks = [setting.bank(family) for family in setting.families()]
+    turns = [banks[index // 2 % len(banks)] for index in range(setting.effort.answers)]
+    return [
+        partial(ask_about, banks=turns[at : at + ANSWERS_A_JOB], seed=setting.seed + at)
+        for at in range(0, len(turns), ANSWERS_A_JOB)
+    ]
+
+
+def _judge_answers(results: list[list[Answer]]) -> Findings:
+    answers = [one for batch in results for one in batch]
+    right = 100 * float(np.mean([words_of(one.right) == words_of(one.said) for one in answers]))
+    return Findings(measures={"sight_answers_right": right}, cases=[asdict(one) for one in answers])
+
+
+PARTS: tuple[Part, ...] = (
+    Part(name="gaze", levels=frozenset({5}), plan=_plan_gaze, judge=_judge_gaze),
+    Part(name="sight", levels=frozenset({5}), plan=_plan_sight, judge=_judge_sight),
+    Part(name="asked about sight", levels=frozenset({5}), plan=_plan_answers, judge=_judge_answers),
+)

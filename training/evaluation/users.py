@@ -1,0 +1,132 @@
+"""The users of an evaluation: voices that no training heard, asking and talking in rooms drawn anew.
+
+Every synthesizer has a bank of its own, so that a machine which lacks one measures the others alike.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.progress import track
+
+from shared.models.family import Observation
+from shared.models.pocket.family import PocketFamily
+from shared.models.pocket.replies import Request
+from training.data.bank import CHUNK, PROCESSES, Bank, Job, nothing_asked, speak_all, write
+from training.data.noise import background
+from training.data.requests import wording
+from training.data.rooms import captured, faint_noise, impulse_response, worn
+from training.data.scenes import COMMON, SNR_DB, VOICE_DB, Scene, scene_of, voiced
+from training.data.synth import RATE, decibels
+from training.data.targets import FRAME, Placed
+from training.data.voices import SHARES, Spoken, installed
+
+BANK_SEED = 4711  # of what is said and how: fixed, so that two evaluations hear the same
+UNIT_S = 0.16
+UNIT_SAMPLES = 2560
+ASKED = [request for request in Request if request]
+
+
+def families(wanted: tuple[str, ...]) -> list[str]:
+    """Which of the synthesizers are on this machine.
+
+    Raises:
+        TrainingError: flite or espeak-ng is missing.
+    """
+    here = installed(held_out=True)
+    return [family for family in wanted if family in here]
+
+
+def share_of(family: str, count: int, wanted: tuple[str, ...], *, least: int) -> int:
+    """How many of `count` utterances a synthesizer says, a multiple of `least`.
+
+    It is the same whether or not the others that are wanted are there.
+    """
+    share = count * SHARES[family] / sum(SHARES[name] for name in wanted)
+    return least * max(1, round(share / least))
+
+
+def exam_bank(folder: Path, family: str, *, requests: int, others: int) -> Path:
+    """The folder of a bank: one synthesizer's unseen voices ask everything in turn, and say other things.
+
+    It is spoken by two processes, unless it is there.
+    """
+    path = folder / f"exam-{family}-{requests}-{others}"
+    if not path.exists():
+        jobs = _jobs(family, requests, others)
+        chunks = [(jobs[at : at + CHUNK], [BANK_SEED, at]) for at in range(0, len(jobs), CHUNK)]
+        with multiprocessing.get_context("spawn").Pool(PROCESSES, maxtasksperchild=1) as pool:
+            spoken = track(
+                pool.imap(speak_all, chunks), f"{len(jobs)} questions, {family}", total=len(chunks)
+            )
+            write(path, (utterance for chunk in spoken for utterance in chunk))
+    return path
+
+
+def _jobs(family: str, requests: int, others: int) -> list[Job]:
+    rng = np.random.default_rng((BANK_SEED, sum(map(ord, family))))
+    voices = installed(held_out=True)[family]
+    order = [ASKED[index % len(ASKED)] for index in range(requests)]
+    said = [(wording(request, rng), request, False) for request in order]
+    said += [(text, Request.NONE, near) for text, near in nothing_asked(others, rng, held_out=True)]
+    return [
+        Job(voice=voices[int(rng.integers(len(voices)))], text=text, request=request, near_miss=near)
+        for text, request, near in said
+    ]
+
+
+def asking(bank: Bank, request: Request | None = None) -> list[int]:
+    """Indices of all utterances that ask something, or that ask for `request`."""
+    chosen = bank.requests != 0 if request is None else bank.requests == request
+    return np.flatnonzero(chosen).tolist()
+
+
+def in_turn(
+    spoken: list[Spoken],
+    rng: np.random.Generator,
+    *,
+    first_s: tuple[float, float],
+    pause_s: tuple[float, float],
+) -> list[Placed]:
+    """Utterances one after the other; pauses are drawn evenly on a logarithmic scale."""
+    placed: list[Placed] = []
+    start = int(rng.uniform(*first_s) * RATE)
+    for utterance in spoken:
+        placed.append(Placed(spoken=utterance, start=start))
+        start = placed[-1].end + int(np.exp(rng.uniform(*np.log(pause_s))) * RATE)
+    return placed
+
+
+def staged(rng: np.random.Generator, said: list[Placed], *, tail_s: float) -> Scene:
+    """A scene of whole units in which this is said, and nothing else but `tail_s` of noise after it.
+
+    Gain, room, noise, microphone and its faults are drawn as for training (`training.data.scenes`).
+    """
+    units = int(np.ceil((said[-1].end / RATE + tail_s) / UNIT_S))
+    num = units * UNIT_SAMPLES
+    assert num % FRAME == 0
+    level_db = rng.uniform(*VOICE_DB)
+    room = impulse_response(rng) if rng.random() < COMMON.room else None
+    if rng.random() < COMMON.quiet:
+        noise = faint_noise(rng, num)
+    else:
+        noise = background(rng, num) * np.float32(decibels(level_db - rng.triangular(*SNR_DB)))
+    sources = [(voiced(said, rng, num, level_db), room), (noise, None)]
+    return scene_of(worn(rng, captured(rng, sources)), said)
+
+
+def observations(
+    family: PocketFamily, pcm_N: NDArray[np.float32], frames_THWC: NDArray[np.uint8] | None = None
+) -> Iterator[Observation]:
+    """Whole units of the user; without pictures the camera is off."""
+    media = family.media
+    for unit in range(len(pcm_N) // UNIT_SAMPLES):
+        if frames_THWC is None:
+            frames = np.zeros((media.frames_per_unit, media.input_height, media.input_width, 3), np.uint8)
+        else:
+            frames = frames_THWC[unit * media.frames_per_unit : (unit + 1) * media.frames_per_unit]
+        yield Observation(pcm=pcm_N[unit * UNIT_SAMPLES : (unit + 1) * UNIT_SAMPLES], frames=frames)
