@@ -27,7 +27,7 @@ CHUNK = 125  # utterances by one process: espeak-ng's noise depends on what it s
 PROCESSES = 2
 UTTERANCE_BYTES = 130_000
 NEAR_SHARE, PROSE_SHARE = 0.25, 0.5  # of the utterances that ask for nothing
-QUICK = ("espeak", "festival", "flite")  # 1 to 30 ms an utterance; kokoro takes half a second
+QUICK = ("espeak", "festival", "flite")  # 3 to 200 ms an utterance; kokoro takes half a second
 UNTIMED = -1  # number of phones of a voice that tells no times
 
 
@@ -106,6 +106,22 @@ class Bank:
         )
 
 
+def together(*banks: Bank) -> Bank:
+    """One bank of several, in memory."""
+    return Bank(
+        pcm=np.concatenate([bank.pcm for bank in banks]),
+        starts=_starts(np.concatenate([np.diff(bank.starts) for bank in banks])),
+        requests=np.concatenate([bank.requests for bank in banks]),
+        near_miss=np.concatenate([bank.near_miss for bank in banks]),
+        texts=tuple(text for bank in banks for text in bank.texts),
+        voices=np.concatenate([bank.voices for bank in banks]),
+        phone_ids=np.concatenate([bank.phone_ids for bank in banks]),
+        phone_ends=np.concatenate([bank.phone_ends for bank in banks]),
+        phone_starts=_starts(np.concatenate([np.diff(bank.phone_starts) for bank in banks])),
+        timed=np.concatenate([bank.timed for bank in banks]),
+    )
+
+
 def load_bank(
     folder: Path,
     *,
@@ -130,7 +146,9 @@ def load_bank(
         require_room(folder, (requests + others) * UTTERANCE_BYTES, f"{requests + others} utterances")
         jobs = plan(requests, others, seed, families, held_out=held_out)
         chunks = [(jobs[at : at + CHUNK], [seed, int(held_out), at]) for at in range(0, len(jobs), CHUNK)]
-        with multiprocessing.get_context("spawn").Pool(PROCESSES, maxtasksperchild=1) as pool:
+        processes = multiprocessing.get_context("forkserver")
+        processes.set_forkserver_preload([__name__])
+        with processes.Pool(PROCESSES, maxtasksperchild=1) as pool:
             spoken = track(pool.imap(speak_all, chunks), f"{len(jobs)} utterances", total=len(chunks))
             write(path, (utterance for chunk in spoken for utterance in chunk))
     return Bank.read(path)

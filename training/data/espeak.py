@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -25,8 +26,8 @@ PHONES = {
     "VR": "er", "E": "eh", "e": "ey", "e@": "eh r", "eI": "ey", "I": "ih", "I#": "ih", "I2": "ih",
     "i": "iy", "i@": "iy ax", "i@3": "iy r", "U": "uh", "U@": "uh r", "u": "uw", "aI": "ay", "aI2": "ay",
     "aI@": "ay ax", "aI3": "ay er", "aU": "aw", "aU@": "aw ax", "OI": "oy", "@L": "ax l", "b": "b",
-    "d": "d", "f": "f", "g": "g", "h": "hh", "j": "y", "k": "k", "l": "l", "l/": "l", "m": "m", "n": "n", "n-": "n",
-    "N": "ng", "p": "p", "r": "r", "r-": "r", "r/": "r", "s": "s", "S": "sh", "t": "t", "t#": "t",
+    "d": "d", "f": "f", "g": "g", "h": "hh", "j": "y", "k": "k", "l": "l", "l/": "l", "m": "m", "n": "n",
+    "n-": "n", "N": "ng", "p": "p", "r": "r", "r-": "r", "r/": "r", "s": "s", "S": "sh", "t": "t", "t#": "t",
     "t2": "t", "t[": "t", "tS": "ch", "T": "th", "D": "dh", "v": "v", "w": "w", "w#": "w", "x": "k",
     "z": "z", "Z": "zh", "dZ": "jh", "*": "d", ";": "y",
 }  # fmt: skip
@@ -122,6 +123,14 @@ class Espeak:
 def library() -> Espeak:
     """The one library of this process."""
     return Espeak()
+
+
+def ipa(text: str, voice: str) -> str:
+    """A sentence in the letters of the International Phonetic Alphabet, with its punctuation."""
+    marks = r"[,.!?;:]+"
+    pieces = [piece.strip() for piece in re.split(f"({marks})", text) if piece.strip()]
+    read = [piece if re.fullmatch(marks, piece) else library().ipa(piece, voice) for piece in pieces]
+    return re.sub(f" ({marks})", r"\1", " ".join(read))
 
 
 def arpabet(marks: list[tuple[str, float]], end_s: float) -> Iterator[tuple[str, float]]:

