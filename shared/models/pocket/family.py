@@ -162,7 +162,7 @@ class PocketFamily:
     def _say(state: PocketState, text: str) -> bool:
         if not state.speech.say(text):
             return False
-        state.manners.answered_with(text)
+        state.manners.typed(text)
         return True
 
     def _listen(self, state: PocketState, unit: int, tokens: Tensor) -> Percept:

@@ -1,7 +1,7 @@
 """All weights of a pocket model in one module; no per-session state lives here.
 
-Shape suffixes: B batch, U units, T tokens, C model dim, Z latent dims, P picture tokens a unit, G numbers of a
-gesture.
+Shape suffixes: B batch, U units, T tokens, C model dim, Z latent dims, P picture tokens a unit, G numbers
+of a gesture.
 """
 
 from __future__ import annotations
