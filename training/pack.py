@@ -12,9 +12,11 @@ from training.errors import TrainingError
 from training.files import read, require_room
 from training.loop import CHECKPOINT
 from training.parts import FINAL, TIMER, Workshop
+from training.thinker import listener_of
 
-SOURCES = {  # part of the weights -> folders under runs/, the best first
+SOURCES = {  # part of the weights -> folders under runs/, the best first; a later part may be within one before
     "network": ("performer",),
+    "network.listener": ("thinker",),
     "audio": ("audio-decoder", "audio-codec"),
     "video": ("video-decoder", "video-codec"),
 }
@@ -41,7 +43,7 @@ def pack(shop: Workshop, out: Path) -> Path:
         if found is not None:
             module.load_state_dict(found[0])
         origin = "the base checkpoint" if found is None else found[1]
-        print(f"pack: {part:<8} {_parameters(module) / 1e6:6.2f} M parameters from {origin}")
+        print(f"pack: {part:<16} {_parameters(module) / 1e6:6.2f} M parameters from {origin}")
     save_weights(weights, out, config_digest(shop.model))
     size = (out / FILE).stat().st_size
     print(f"pack: wrote {out / FILE}, {size / 1e6:.1f} MB, {_parameters(weights) / 1e6:.2f} M parameters")
@@ -59,7 +61,10 @@ def _trained(runs: Path, part: str) -> tuple[dict[str, Tensor], str] | None:
             return read(final), str(final)
         if checkpoint.exists():
             saved = read(checkpoint)
-            return saved["average"], f"{checkpoint} (in training, step {saved['step']})"
+            average = saved["average"]
+            if name == "thinker":
+                average = listener_of(average)
+            return average, f"{checkpoint} (in training, step {saved['step']})"
     return None
 
 

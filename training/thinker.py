@@ -1,0 +1,248 @@
+"""Train the tower that listens: from the user's sound and picture to what the agent should know of them.
+
+The user is made up step by step (`training.data`): scenes of speech, noise and music, and drawn people before
+a camera. Beside the heads that the runtime uses, a head for phones is trained and thrown away: whoever knows
+which phone sounds hears requests in voices that were never met.
+
+Shape suffixes: B batch, N samples, T hops, F bins, M mel bands, U units, S sound frames of 40 ms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from shared.models.causal import init_contexts
+from shared.models.layout import Tower
+from shared.models.pocket.config import FRAMES_PER_UNIT, PocketConfig
+from shared.models.pocket.listener import Listener, Perceived
+from shared.models.pocket.phones import PHONES
+from shared.models.transformer import rms_norm
+from training.data.bank import Bank
+from training.data.scenes import compose_batch
+from training.data.users import watch
+from training.loop import TrainConfig, train
+from training.sequence import Sequence, lay_sequence, writer
+
+IGNORED = -1
+WARP = (0.84, 1.2)  # of the frequency axis: shorter and longer vocal tracts (VTLP, Jaitly and Hinton 2013)
+MASKED_BANDS = 8  # the most mel bands that are hidden at a time (SpecAugment, arXiv 1904.08779)
+REQUEST_WEIGHT = torch.tensor(3.0)  # of frames in which a request ends; most frames are none
+PHONE_WEIGHT, VOICE_WEIGHT, SIGHT_WEIGHT = 0.5, 0.3, 0.3
+CLIP_UNITS = 8  # of picture before the scene before the camera changes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lesson:
+    """A batch: sound [B, N] with targets per 40 ms [B, S], pictures of the first P of the B scenes.
+
+    `frames` is [P, U, 4, 3, H, W] in [-1, 1]; `present` [P, U], `place` [P, U, 2], `colour` [P, U].
+    """
+
+    pcm: Tensor
+    request: Tensor
+    voice: Tensor
+    phones: Tensor
+    frames: Tensor
+    present: Tensor
+    place: Tensor
+    colour: Tensor
+
+    def to(self, device: str) -> Lesson:
+        """A copy on a device."""
+        return Lesson(**{name: getattr(self, name).to(device) for name in self.__dataclass_fields__})
+
+
+class Student(nn.Module):
+    """The listener with the phone head that helps it learn."""
+
+    def __init__(self, listener: Listener, dim: int) -> None:
+        super().__init__()
+        self.listener = listener
+        self.phones = nn.Linear(dim, len(PHONES))
+
+
+def listener_of(student: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The weights that are kept, out of those of a student."""
+    prefix = "listener."
+    return {name.removeprefix(prefix): w for name, w in student.items() if name.startswith(prefix)}
+
+
+def draw_lesson(
+    bank: Bank, rng: np.random.Generator, *, size: int, pictured: int, units: int, held_out: bool = False
+) -> Lesson:
+    """Make up `size` scenes of `units` units, the first `pictured` of them with somebody to see."""
+    heard = compose_batch(bank, rng, size, units * 0.16)
+    clips = units // CLIP_UNITS
+    sights = [[watch(rng, CLIP_UNITS, held_out=held_out) for _ in range(clips)] for _ in range(pictured)]
+
+    def joined(name: str) -> Tensor:
+        rows = [np.concatenate([getattr(clip, name) for clip in row]) for row in sights]
+        return torch.from_numpy(np.stack(rows))
+
+    frames = joined("frames").permute(0, 1, 4, 2, 3)
+    frames = frames.reshape(pictured, units, FRAMES_PER_UNIT, *frames.shape[2:])
+    return Lesson(
+        pcm=torch.from_numpy(heard.pcm),
+        request=torch.from_numpy(heard.request),
+        voice=torch.from_numpy(heard.voice),
+        phones=torch.from_numpy(heard.phones),
+        frames=frames.float() / 127.5 - 1,
+        present=joined("present").float(),
+        place=joined("place").float(),
+        colour=joined("colour").long(),
+    )
+
+
+def warped_filters(filters_FM: Tensor, factors_B: Tensor) -> Tensor:
+    """Mel filters [B, F, M] that read a spectrum whose frequencies are stretched by the factors."""
+    bins = len(filters_FM)
+    at_BF = torch.arange(bins, device=filters_FM.device) * factors_B[:, None]
+    low_BF = at_BF.floor().long()
+    share_BF = (at_BF - low_BF)[..., None]
+    inside_BF = (at_BF <= bins - 1)[..., None]
+    low, high = filters_FM[low_BF.clamp(max=bins - 1)], filters_FM[(low_BF + 1).clamp(max=bins - 1)]
+    return ((1 - share_BF) * low + share_BF * high) * inside_BF
+
+
+def perceive(
+    student: Student, sequence: Sequence, lesson: Lesson, generator: torch.Generator | None
+) -> tuple[Perceived, Tensor]:
+    """Run whole scenes at once; with a generator, hearing is warped and masked at random.
+
+    Returns:
+        What the heads say (of the pictured scenes' pictures, and of all sound); phone logits [B, S, phones].
+    """
+    listener = student.listener
+    ears, size, units = listener.ears, len(lesson.pcm), sequence.units
+    spectrum_BTF, _ = ears.spectrum(lesson.pcm, ears.init_state(size).tail_BN)
+    mel_FM = ears.mel_FM
+    if generator is None:
+        mel_BTM = ears.loudness(spectrum_BTF @ mel_FM)
+    else:
+        factors = WARP[0] + (WARP[1] - WARP[0]) * torch.rand(size, generator=generator)
+        mel_BTM = ears.loudness(torch.bmm(spectrum_BTF, warped_filters(mel_FM, factors.to(mel_FM.device))))
+        mel_BTM = _masked(mel_BTM, generator)
+    heard = ears.tokens(mel_BTM, init_contexts(ears.blocks, size))
+    dark = -torch.ones(1, *lesson.frames.shape[2:], device=lesson.pcm.device)
+    seen = listener.eyes(torch.cat([lesson.frames.flatten(0, 1), dark]))[:, 0]
+    pictured = seen[:-1].view(*lesson.frames.shape[:2], -1)
+    blind = seen[-1].expand(size - len(pictured), units, -1)
+    picture, sound = listener.user_tokens(heard, torch.cat([pictured, blind]))
+    tokens = torch.cat([picture[:, :, None], sound.view(size, units, -1, sound.shape[-1])], dim=2)
+    out = listener.run(tokens.flatten(1, 2), sequence.kept_steps_R, writer(sequence, []))
+    out = out.view(size, units, -1, out.shape[-1])
+    sound_out = out[:, :, 1:].flatten(1, 2)
+    perceived = listener.perceive(out[: len(pictured), :, 0], sound_out)
+    return perceived, student.phones(rms_norm(sound_out))
+
+
+def _masked(mel_BTM: Tensor, generator: torch.Generator) -> Tensor:
+    """Hide a run of mel bands in each scene."""
+    size, _, bands = mel_BTM.shape
+    width = torch.randint(0, MASKED_BANDS + 1, (size, 1), generator=generator)
+    start = torch.randint(0, bands, (size, 1), generator=generator)
+    band = torch.arange(bands)
+    hidden = ((band >= start) & (band < start + width)).to(mel_BTM.device)
+    return mel_BTM.masked_fill(hidden[:, None], float(mel_BTM.min()))
+
+
+def lesson_loss(perceived: Perceived, phones_BSP: Tensor, lesson: Lesson) -> dict[str, Tensor]:
+    """Cross-entropies of all heads and the distance of the place, weighed against each other."""
+    weight = torch.ones(perceived.request.shape[-1], device=lesson.pcm.device)
+    weight[1:] = REQUEST_WEIGHT
+    logits = perceived.request.float().flatten(0, 1)
+    there = lesson.present > 0
+    place = (perceived.place.float() - lesson.place).abs().sum(-1)
+    sight = (
+        F.binary_cross_entropy_with_logits(perceived.present.float(), lesson.present)
+        + F.cross_entropy(perceived.colour.float().flatten(0, 1), lesson.colour.flatten())
+        + 2 * (place * there).sum() / there.sum().clamp(min=1)
+    )
+    return {
+        "request": F.cross_entropy(
+            logits, lesson.request.flatten(), weight=weight, ignore_index=IGNORED, label_smoothing=0.02
+        ),
+        "voice": VOICE_WEIGHT * F.binary_cross_entropy_with_logits(perceived.voice.float(), lesson.voice),
+        "phones": PHONE_WEIGHT
+        * F.cross_entropy(phones_BSP.float().flatten(0, 1), lesson.phones.flatten(), ignore_index=IGNORED),
+        "sight": SIGHT_WEIGHT * sight,
+    }
+
+
+def shares_right(perceived: Perceived, phones_BSP: Tensor, lesson: Lesson) -> dict[str, float]:
+    """How often each head is right, in percent; requests by their frames, wrong alarms by the others."""
+    request, truth = perceived.request.argmax(-1), lesson.request
+    asked, silent = truth > 0, truth == 0
+    known, there = lesson.phones >= 0, lesson.present > 0
+    spread = (perceived.place - lesson.place).abs()[there]
+    colour = perceived.colour.argmax(-1)
+
+    def percent(right: Tensor) -> float:
+        return 100 * float(right.float().mean())
+
+    return {
+        "asked": percent(request[asked] == truth[asked]),
+        "alarms": percent(request[silent] > 0),
+        "voice": percent((perceived.voice > 0) == (lesson.voice > 0.5)),
+        "phones": percent(phones_BSP.argmax(-1)[known] == lesson.phones[known]),
+        "present": percent((perceived.present > 0) == there),
+        "colour": percent(colour == lesson.colour),
+        "colour_of_things": percent((colour == lesson.colour)[lesson.colour > 0]),
+        "place_off": float(spread.mean()) if len(spread) else 0.0,
+    }
+
+
+def train_thinker(
+    config: TrainConfig,
+    sizes: PocketConfig,
+    bank: Bank,
+    held_out: Bank,
+    *,
+    batch: int,
+    pictured: int,
+    units: int,
+    resume: bool,
+    start: Listener | None = None,
+) -> Listener:
+    """Train the listening tower from `start` or from nothing, on scenes made of the bank's voices."""
+    torch.manual_seed(config.seed)
+    student = Student(start or Listener(sizes), sizes.senses.dim)
+    sequence = lay_sequence(sizes.layout(), Tower.LISTENING, units).to(config.device)
+    exam = [
+        draw_lesson(
+            held_out, np.random.default_rng((77, part)), size=16, pictured=4, units=units, held_out=True
+        )
+        for part in range(4)
+    ]
+
+    def losses(step: int) -> dict[str, Tensor]:
+        rng = np.random.default_rng((config.seed, step))
+        lesson = draw_lesson(bank, rng, size=batch, pictured=pictured, units=units).to(config.device)
+        generator = torch.Generator().manual_seed(config.seed * 1_000_003 + step)
+        with torch.autocast(torch.device(config.device).type, torch.bfloat16):
+            return lesson_loss(*perceive(student, sequence, lesson, generator), lesson)
+
+    def evaluate(model: nn.Module, step: int) -> dict[str, float]:
+        del step
+        assert isinstance(model, Student)
+        return _mean_of(exam, lambda lesson: _examine(model, sequence, lesson.to(config.device)))
+
+    average = train(config, student, losses, evaluate, resume=resume)
+    student.load_state_dict(average)
+    return student.listener.eval()
+
+
+@torch.no_grad()
+def _examine(student: Student, sequence: Sequence, lesson: Lesson) -> dict[str, float]:
+    return shares_right(*perceive(student, sequence, lesson, None), lesson)
+
+
+def _mean_of(lessons: list[Lesson], examine: Callable[[Lesson], dict[str, float]]) -> dict[str, float]:
+    marks = [examine(lesson) for lesson in lessons]
+    return {f"held_out_{name}": sum(mark[name] for mark in marks) / len(marks) for name in marks[0]}
