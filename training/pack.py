@@ -14,7 +14,7 @@ from training.loop import CHECKPOINT
 from training.parts import FINAL, TIMER, Workshop
 from training.thinker import listener_of
 
-SOURCES = {  # part of the weights -> folders under runs/, the best first; a later part may be within one before
+SOURCES = {  # part of the weights -> folders under runs/, the best first; a later part is within another
     "network": ("performer",),
     "network.listener": ("thinker",),
     "audio": ("audio-decoder", "audio-codec"),
