@@ -67,6 +67,7 @@ class ClientSummary:
         av_skew_ms: `p50` and `max` of |media time of a painted picture − media time heard|.
         first_unit_s: from connecting to the agent's first unit.
         said: the agent's whole text; `heard`: the part whose sound was played.
+        understood: what the agent took for requests, and in which units.
         record: the file that was written.
     """
 
@@ -84,6 +85,7 @@ class ClientSummary:
     first_unit_s: float | None = None
     said: str = ""
     heard: str = ""
+    understood: list[dict[str, str | int]] = dataclasses.field(default_factory=list)
     record: str | None = None
 
 

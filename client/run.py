@@ -36,6 +36,7 @@ async def run_client(
     *,
     stop: asyncio.Event | None = None,
     on_heard: Callable[[str], None] | None = None,
+    on_understood: Callable[[str], None] | None = None,
 ) -> ClientSummary:
     """Hold one session and return what came of it.
 
@@ -43,6 +44,7 @@ async def run_client(
         options: see there.
         stop: set it to end the session in order: bye is said and the recording completed.
         on_heard: called with the agent's text, piece by piece, as it is heard.
+        on_understood: called with the name of each request of the user's that the agent understood.
 
     Raises:
         ClientError: whatever ended it too early; a recording is completed all the same.
@@ -68,7 +70,10 @@ async def run_client(
                 on_heard=on_heard or (lambda _text: None),
             )
             with contextlib.closing(stage):
-                talk = _Talk(options, session, ready, source=source, stage=stage, worker=worker, began=began)
+                talk = _Talk(
+                    options, session, ready, source=source, stage=stage, worker=worker, began=began,
+                    on_understood=on_understood or (lambda _request: None),
+                )  # fmt: skip
                 return await talk.run(stop)
 
 
@@ -110,6 +115,7 @@ class _Talk:
         stage: Stage,
         worker: Executor,
         began: float,
+        on_understood: Callable[[str], None],
     ) -> None:
         if ready.unit_ms != round(UNIT_S * 1000):
             raise ConnectionFailed(f"the server works in units of {ready.unit_ms} ms, this client in 160 ms")
@@ -120,6 +126,7 @@ class _Talk:
         self._stage = stage
         self._worker = worker
         self._began = began
+        self._on_understood = on_understood
         self._loop = asyncio.get_running_loop()
         self._jpegs: dict[int, tuple[Picture, bytes]] = {}
         self._last_unit: int | None = None
@@ -222,6 +229,9 @@ class _Talk:
                     await self._session.send(self._take_in(message))
                 case m.TextDelta(text=text, unit=unit):
                     self._stage.say(text, unit)
+                case m.Heard(request=request, unit=unit):
+                    self._summary.understood.append({"request": request, "unit": unit})
+                    self._on_understood(request)
                 case m.Interrupted():
                     self._stage.flush()
                 case m.Bye(reason=reason):

@@ -123,6 +123,13 @@ class TextDelta(Message, frozen=True):
     unit: Count
 
 
+class Heard(Message, frozen=True):
+    """What the user was understood to ask for in `unit`: a short name in snake_case, for people too."""
+
+    request: Name
+    unit: Count
+
+
 class Interrupted(Message, frozen=True):
     """Media older than `epoch` is void; `heard_pts` is the position up to which the user heard the agent."""
 
@@ -185,7 +192,18 @@ class Bye(Message, frozen=True):
 
 ClientMessage = Hello | Text | Interrupt | Pause | Resume | Ack | Ping | Pong | Bye
 ServerMessage = (
-    Queued | Ready | TextDelta | Interrupted | AgentState | Metrics | Warning | Error | Ping | Pong | Bye
+    Queued
+    | Ready
+    | TextDelta
+    | Heard
+    | Interrupted
+    | AgentState
+    | Metrics
+    | Warning
+    | Error
+    | Ping
+    | Pong
+    | Bye
 )
 ControlMessage = ClientMessage | ServerMessage
 

@@ -240,7 +240,7 @@ class ClientSession(_Machine):
                 self.state = State.READY
             case State.READY, m.Interrupted(epoch=epoch):
                 self.epoch = max(self.epoch, epoch)
-            case State.READY, m.TextDelta() | m.AgentState() | m.Metrics():
+            case State.READY, m.TextDelta() | m.Heard() | m.AgentState() | m.Metrics():
                 pass
             case State.QUEUED, m.Queued():
                 pass

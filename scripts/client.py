@@ -13,7 +13,7 @@ from client.devices import DEFAULT, list_devices
 from client.errors import ClientError, UsageError
 from client.options import ClientOptions, ClientSummary, check_options
 from client.run import run_client
-from scripts.output import check_target, write_json
+from scripts.output import Subtitles, check_target, write_json
 
 DEFAULT_URL = "127.0.0.1:8765"
 OFF = "off"
@@ -152,12 +152,14 @@ async def _until_signal(options: ClientOptions) -> ClientSummary:
     with contextlib.suppress(NotImplementedError):  # Windows
         for number in numbers:
             loop.add_signal_handler(number, end)
-    return await run_client(options, stop=stop, on_heard=lambda text: print(text, end="", flush=True))
+    told = Subtitles()
+    try:
+        return await run_client(options, stop=stop, on_heard=told.words, on_understood=told.understood)
+    finally:
+        told.end_line()
 
 
 def _tell(summary: ClientSummary) -> None:
-    if summary.heard:
-        print()
     lost = f", {summary.gaps} missing" if summary.gaps else ""
     dry = f", {summary.underruns} underruns" if summary.underruns else ""
     print(

@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import dataclasses
 import os
-import sys
 import threading
 import time
 import webbrowser
@@ -17,7 +16,7 @@ from client.errors import ClientError
 from client.options import ClientOptions, ClientSummary, check_options
 from client.run import run_client
 from scripts.common import add_config_argument, add_link_argument, check_choices, on_signals
-from scripts.output import check_target, say, write_json
+from scripts.output import Subtitles, check_target, say, write_json
 from scripts.pair import ChildEndedError, Pair, check_port, reachable, running_pair
 from scripts.thinker import add_server_arguments
 from shared.config import load_config
@@ -131,17 +130,11 @@ async def _talk(options: ClientOptions, stop: threading.Event) -> ClientSummary:
             loop.call_soon_threadsafe(over.set)
 
     on_signals(end)
-    heard: list[str] = []
-
-    def tell(text: str) -> None:
-        heard.append(text)
-        say(text, end="", file=sys.stdout)
-
+    told = Subtitles()
     try:
-        return await run_client(options, stop=over, on_heard=tell)
+        return await run_client(options, stop=over, on_heard=told.words, on_understood=told.understood)
     finally:
-        if heard:  # what is said next begins a line of its own
-            say("", file=sys.stdout)
+        told.end_line()
 
 
 def _hold_open(args: argparse.Namespace, pair: Pair, stop: threading.Event) -> int:

@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 
 WARM_UP_UNITS = 12
 MAX_TEXT = 20_000  # characters of what the agent said that the report keeps
+MAX_HEARD = 1_000  # of what it understood
 ONE_HOST_LINKS = ("shm", "loopback")
 
 
@@ -79,6 +80,7 @@ class ThinkerEngine:
         self._num_sessions = 0
         self._said: deque[str] = deque()
         self._said_length = 0
+        self._heard: deque[dict[str, object]] = deque(maxlen=MAX_HEARD)
         self._stopping = False
         self._ready = False
         self._fault: str | None = None
@@ -187,6 +189,9 @@ class ThinkerEngine:
         )  # fmt: skip
 
     def _emit(self, session: _Session, unit: AgentUnit) -> None:
+        if unit.heard:
+            with self._lock:
+                self._heard.append({"request": unit.heard, "unit": unit.unit})
         if unit.text:
             with self._lock:
                 self._said.append(unit.text)
@@ -226,7 +231,7 @@ class ThinkerEngine:
         counts = self.counts
         late_share = counts.late / max(1, counts.emitted)
         with self._lock:
-            text = "".join(self._said).strip()
+            text, heard = "".join(self._said).strip(), list(self._heard)
         return {
             "units": {"emitted": counts.emitted, "late": counts.late, "dropped": counts.dropped},
             **summary,
@@ -241,6 +246,7 @@ class ThinkerEngine:
             "rss_mb": {"thinker": rss_mb(), "performer": None},
             "restarts": 0,
             "text": text,
+            "heard": heard,
             "model": self._options.model,
             "seed": self._options.seed,
             "at": time.time(),

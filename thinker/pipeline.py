@@ -223,6 +223,7 @@ class Pipeline:
             AgentUnit(
                 unit=solved.unit, epoch=about.epoch, pcm=emission.pcm, frames=emission.frames,
                 text=about.said.text, speaking=about.said.speaking, refused=about.said.refused,
+                heard=about.said.heard,
             )
         )  # fmt: skip
 

@@ -244,6 +244,8 @@ class Session:
             self._refuse(line, "nothing in it can be spoken, or too much waits to be spoken")
         if self._machine.paused:
             return  # nobody will see or hear the unit: its words are not said either
+        if unit.heard:
+            self._send(m.Heard(request=unit.heard, unit=unit.unit))
         if unit.text:
             self._send(m.TextDelta(text=unit.text, unit=unit.unit))
         self._agent_pump.put(unit)

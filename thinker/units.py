@@ -45,8 +45,8 @@ class AgentUnit:
     `pcm` is int16 [samples], `frames` uint8 [frames, height, width, 3] in RGB; the receiver may keep both, so
     the engine must not write to them again. `epoch` is that of the `UserUnit` that it answers: the server
     drops what is older than the last interruption. `text` is what the agent begins to say in this unit.
-    `refused` are lines of the user that the model
-    won't answer: there is nothing to say in them, or too much waits.
+    `refused` are lines of the user that the model won't answer: there is nothing to say in them, or too much
+    waits. `heard` names what the user was understood to ask for, if anything.
     """
 
     unit: int
@@ -56,6 +56,7 @@ class AgentUnit:
     text: str
     speaking: bool
     refused: tuple[str, ...] = ()
+    heard: str = ""
 
 
 class UserSource(Protocol):

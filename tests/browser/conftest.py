@@ -174,6 +174,7 @@ class Stage:
                 await socket_.send_text(machine.send(m.Warning(code="text-refused", message=refusal)))
                 return False
             self._speaks_until = number + 8
+            messages.append(m.Heard(request="say_it", unit=number))
             messages.append(m.AgentState(state="speaking"))
             words = ("You said", ": ", texts[-1].text)
             messages += [m.TextDelta(text=word, unit=number + part) for part, word in enumerate(words)]

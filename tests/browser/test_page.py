@@ -33,6 +33,7 @@ def test_pictures_are_painted_and_sound_is_played(page_url: str, stage: Any, bro
     wait_for(page, "tp.samplesPlayedNonSilent > 2000")
     expect(page.locator("#transcript .user")).to_have_text("hello there")
     expect(page.locator("#transcript .agent")).to_have_text("You said: hello there")
+    expect(page.locator("#understood")).to_have_text("understood: say it")
     assert page.evaluate("tp.framesPainted") >= 25
 
 

@@ -98,6 +98,8 @@ class EchoThinker:
         if unit == self.cuts_after:
             connection.transport.abort()
             return
+        if unit == 2:
+            await connection.send(machine.send(m.Heard(request="count_five", unit=2)))
         if unit == 1:
             await connection.send(machine.send(m.TextDelta(text="hi ", unit=1)))
             await connection.send(machine.send(m.TextDelta(text="never heard", unit=1000)))
@@ -139,6 +141,7 @@ def tracks(path: Path) -> tuple[int, int]:
 
 async def test_a_file_talks_and_the_answer_is_recorded(make_media: MakeMedia, tmp_path: Path) -> None:
     heard: list[str] = []
+    understood: list[str] = []
     async with serving(EchoThinker()) as thinker:
         options = ClientOptions(
             url=thinker.url,
@@ -147,7 +150,7 @@ async def test_a_file_talks_and_the_answer_is_recorded(make_media: MakeMedia, tm
             seconds=1.92,
             record=tmp_path / "out.mp4",
         )
-        summary = await run_client(options, on_heard=heard.append)
+        summary = await run_client(options, on_heard=heard.append, on_understood=understood.append)
         await thinker.over.wait()
     assert thinker.hellos[0].camera
     assert thinker.hellos[0].microphone
@@ -163,6 +166,8 @@ async def test_a_file_talks_and_the_answer_is_recorded(make_media: MakeMedia, tm
     assert summary.record == str(tmp_path / "out.mp4")
     assert (summary.said, summary.heard) == ("hi never heard", "hi ")
     assert "".join(heard) == "hi "
+    assert understood == ["count_five"]
+    assert summary.understood == [{"request": "count_five", "unit": 2}]
     assert summary.first_unit_s is not None
     assert summary.av_skew_ms is not None
     pictures, samples = tracks(tmp_path / "out.mp4")

@@ -37,6 +37,7 @@ EXAMPLES: list[m.ControlMessage] = [
     m.Queued(position=2),
     READY,
     m.TextDelta(text="fine", unit=9),
+    m.Heard(request="count_five", unit=8),
     m.Interrupted(epoch=1, heard_pts=1_000_000),
     m.AgentState(state="speaking"),
     m.Metrics(stages_ms={"encode": 4.0, "solve": 31.5}, model_side_ms=70.0, loop_ms=80.0, late=1, emitted=9),
@@ -49,6 +50,7 @@ EXAMPLES: list[m.ControlMessage] = [
 GOLDEN = {
     '{"type":"text","text":"héllo"}': m.Text(text="héllo"),
     '{"type":"text.delta","text":"x","unit":3}': m.TextDelta(text="x", unit=3),
+    '{"type":"heard","request":"count_five","unit":8}': m.Heard(request="count_five", unit=8),
     '{"type":"agent.state","state":"listening"}': m.AgentState(state="listening"),
     '{"type":"interrupt"}': m.Interrupt(),
     '{"type":"ack","unit":2,"played_pts":160000,"buffered_ms":200.0,"underruns":0}': m.Ack(

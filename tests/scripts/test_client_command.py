@@ -33,6 +33,8 @@ async def handler(connection):
                         sample_rate=16000, width=32, height=32, input_width=32, input_height=32,
                         input_rate=16000, audio_codec="pcm16", video_codec="jpeg", model="echo")))
                 case m.Text(text=text):
+                    if text == "good ":
+                        await connection.send(machine.send(m.Heard(request="say_it", unit=0)))
                     await connection.send(machine.send(m.TextDelta(text=text, unit=0)))
                 case MediaUnit():
                     machine.offer(MediaUnit(
@@ -156,7 +158,7 @@ def test_a_session_with_a_file(tmp_path: Path, sound: Path) -> None:
         )
         assert done.returncode == 0, done.stderr
         assert server.output.readline() == "bye\n"
-    assert done.stdout == "good day\n"
+    assert done.stdout == "understood: say it\ngood day\n"
     assert f"recorded {out}" in done.stderr
     assert out.stat().st_size > 1000
     summary = json.loads(report.read_text())

@@ -40,7 +40,10 @@ class EchoSession:
 
 
 class EchoEngine:
-    """Answers each user unit with itself: its sound, its last picture enlarged, its text if it can."""
+    """Answers each user unit with itself: its sound, its last picture enlarged, its text if it can.
+
+    Whoever types is understood to greet.
+    """
 
     def __init__(self) -> None:
         self.spec = SPEC
@@ -99,6 +102,7 @@ class EchoEngine:
                         text=" ".join(texts),
                         speaking=bool(texts),
                         refused=tuple(text for text in user.texts if text not in texts),
+                        heard="hello" if texts else "",
                     )
                 )
                 session.unit += 1

@@ -78,6 +78,7 @@ async def test_typed_text_is_heard_and_answered_in_order(server: Any) -> None:
         await client.start()
         await server.engine.tick()
         assert (await client.next(m.AgentState)).state == "speaking"
+        assert await client.next(m.Heard) == m.Heard(request="hello", unit=0)
         assert await client.next(m.TextDelta) == m.TextDelta(text="hello there", unit=0)
         assert (await client.next(MediaUnit)).unit == 0
         await client.say(m.Text(text="more"))

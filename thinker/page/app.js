@@ -69,6 +69,7 @@ class App {
       ready: (ready) => this.#begin(ready),
       unit: (unit, stale) => this.#receive(unit, stale),
       'text.delta': ({ text, unit }) => this.ui.transcript.expect(text, unit * this.ready.unit_ms * 1000),
+      heard: ({ request }) => this.ui.understood(request),
       'agent.state': ({ state }) => this.ui.agent(state),
       interrupted: () => this.#interrupted(),
       metrics: (metrics) => this.ui.latency.update(metrics, this.ready.unit_ms),
@@ -86,6 +87,7 @@ class App {
       this.connection.sendUnit(pcm, frames);
       this.ui.level(level);
     });
+    this.ui.understood('');
     this.#show('live', `Connected to ${ready.model}`);
   }
 

@@ -53,6 +53,11 @@ export class Ui {
     this.transcript.note(text);
   }
 
+  /** @param {string} request name of what the user was understood to ask for, or '' */
+  understood(request) {
+    element('understood').textContent = request && `understood: ${request.replaceAll('_', ' ')}`;
+  }
+
   /** @param {'listening'|'speaking'} state */
   agent(state) {
     if (document.body.dataset.agent === 'speaking' && state === 'listening') this.transcript.endOfTurn();
