@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
@@ -16,29 +15,17 @@ from rich.progress import track
 
 from shared.models.pocket.phones import PHONE_IDS, PHONES
 from shared.models.pocket.replies import Request
-from training.data.requests import NEAR_MISSES, begins_or_ends_as_request, wording
-from training.data.sentences import everyday, is_held_out, prose
-from training.data.sound import RATE
-from training.data.voices import SHARES, Spoken, Voice, installed, say
-from training.errors import TrainingError
+from training.data.casting import Job, plan
+from training.data.sound import RATE, finish
+from training.data.voices import Spoken, say
 from training.files import require_room
 
 CHUNK = 125  # utterances by one process: espeak-ng's noise depends on what it said before
 PROCESSES = 2
 UTTERANCE_BYTES = 130_000
-NEAR_SHARE, PROSE_SHARE = 0.25, 0.5  # of the utterances that ask for nothing
 QUICK = ("espeak", "festival", "flite")  # 3 to 200 ms an utterance; kokoro takes half a second
+AGAIN = (0.88, 1.14)  # times as fast, of sound that may be warped already
 UNTIMED = -1  # number of phones of a voice that tells no times
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Job:
-    """What one voice is to say."""
-
-    voice: Voice
-    text: str
-    request: Request
-    near_miss: bool
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -122,6 +109,26 @@ def together(*banks: Bank) -> Bank:
     )
 
 
+def warped(bank: Bank, rng: np.random.Generator) -> Bank:
+    """The same utterances by other vocal tracts, a little faster or slower: more speakers at hardly any cost.
+
+    Their names end in "~".
+    """
+    factors = rng.uniform(*AGAIN, size=len(bank))
+    pieces = []
+    for index, factor in enumerate(factors):
+        pcm, _ = finish(bank.utterance(index).pcm, RATE, None, warp=float(factor))
+        pieces.append((pcm * 32767).astype(np.int16))
+    lengths = np.array([len(piece) for piece in pieces], np.int64)
+    return replace(
+        bank,
+        pcm=np.concatenate(pieces),
+        starts=_starts(lengths),
+        voices=np.array([f"{voice}~" for voice in bank.voices]),
+        phone_ends=bank.phone_ends * np.repeat(lengths / np.diff(bank.starts), np.diff(bank.phone_starts)),
+    )
+
+
 def load_bank(
     folder: Path,
     *,
@@ -152,46 +159,6 @@ def load_bank(
             spoken = track(pool.imap(speak_all, chunks), f"{len(jobs)} utterances", total=len(chunks))
             write(path, (utterance for chunk in spoken for utterance in chunk))
     return Bank.read(path)
-
-
-def plan(requests: int, others: int, seed: int, families: tuple[str, ...], *, held_out: bool) -> list[Job]:
-    """Who says what: each family has its share; requests, and voices of a family, are equally likely."""
-    rng = np.random.default_rng([seed, int(held_out), requests, others])
-    asked = [Request(1 + index % (len(Request) - 1)) for index in range(requests)]
-    said = [(wording(request, rng), request, False) for request in asked]
-    said += [(text, Request.NONE, near) for text, near in nothing_asked(others, rng, held_out=held_out)]
-    by_family = installed(held_out=held_out)
-    here = sorted(set(families) & by_family.keys())
-    if not here:
-        raise TrainingError(f"none of the voices {families} is installed: see training/data/voices.py")
-    share = np.array([SHARES[family] for family in here])
-    drawn = rng.choice(len(here), size=len(said), p=share / share.sum())
-    jobs = []
-    for (text, request, near), index in zip(said, drawn, strict=True):
-        voices = by_family[here[int(index)]]
-        voice = voices[int(rng.integers(len(voices)))]
-        jobs.append(Job(voice=voice, text=text, request=request, near_miss=near))
-    return [jobs[index] for index in rng.permutation(len(jobs))]
-
-
-def nothing_asked(count: int, rng: np.random.Generator, *, held_out: bool) -> Iterator[tuple[str, bool]]:
-    """`count` sentences that ask for nothing, and whether each resembles a request."""
-    book = [s for s in prose() if is_held_out(s) == held_out and not begins_or_ends_as_request(s)]
-    talk = random.Random(int(rng.integers(2**32)))
-    for kind in rng.random(count):
-        if kind < NEAR_SHARE:
-            yield str(rng.choice(NEAR_MISSES)), True
-        elif kind < NEAR_SHARE + PROSE_SHARE:
-            yield book[int(rng.integers(len(book)))], False
-        else:
-            yield _small_talk(talk, held_out=held_out), False
-
-
-def _small_talk(rng: random.Random, *, held_out: bool) -> str:
-    while True:
-        sentence = everyday(rng)
-        if is_held_out(sentence) == held_out and not begins_or_ends_as_request(sentence):
-            return sentence
 
 
 def speak_all(chunk: tuple[list[Job], list[int]]) -> list[Spoken]:

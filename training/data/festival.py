@@ -1,4 +1,7 @@
-"""Festival's voices, with the time of every phone. Optional: they are used where they are installed."""
+"""Festival's voices, with the time of every phone. Optional: used where they are installed.
+
+Debian: `festival`, `festvox-kdlpc16k` (ked) and `festvox-us-slt-hts`.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,6 @@ from training.data.sound import read_wave
 from training.errors import TrainingError
 
 VOICES_FOLDER = Path("/usr/share/festival/voices")
-PACKAGES = {
-    "kal_diphone": "festvox-kallpc16k",
-    "ked_diphone": "festvox-kdlpc16k",
-    "cmu_us_slt_arctic_hts": "festvox-us-slt-hts",
-}
 
 # SynthText would play the sound; the segments go to a file as "end 100 phone" lines. Intonation is a linear
 # regression on the mean and deviation of a model voice, so other means and deviations shift and stretch it.
@@ -56,7 +54,7 @@ def speak(
             text=text.replace('"', " "), wave=wave, segments=segments,
         )  # fmt: skip
         done = subprocess.run(
-            ["festival", "--pipe"], input=program, capture_output=True, text=True, check=False, timeout=60
+            ["festival", "--pipe"], input=program, capture_output=True, text=True, check=False, timeout=600
         )
         if not wave.exists():
             raise TrainingError(f"festival did not speak as {voice}: {done.stderr.strip()[:200]}")

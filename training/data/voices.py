@@ -1,8 +1,8 @@
 """The users' voices: who can speak here, who is held out of all training, and how a sentence is said.
 
 Five synthesizers: `espeak` (accents x variants) and `flite` are required; `festival`, `kokoro` and `piper`
-join where they are installed. What is held out is fixed by name: speakers of flite, festival and kokoro,
-piper's one, some of espeak's variants in every accent and one accent in every variant.
+join where they are installed. What is held out is fixed by name: all speakers of festival and piper, some of
+flite and kokoro, some of espeak's variants in every accent and one accent in every variant.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 FLITE = ("awb", "kal", "kal16", "rms", "slt")
-FESTIVAL = ("kal_diphone", "ked_diphone", "cmu_us_slt_arctic_hts")
+FESTIVAL = ("ked_diphone", "cmu_us_slt_arctic_hts")  # its kal is the speaker of flite's
 ESPEAK_ACCENTS = _names("en en-us en-gb-scotland en-gb-x-rp en-gb-x-gbclan en-gb-x-gbcwmd en-us-nyc en-029")
 # Left out, since a recogniser (whisper tiny.en) could not read three plain sentences by them: boris,
-# RicishayMax2 and RicishayMax3 (echoes). Left out as no voice of a person: whispers, croak, announcer, Demonic,
-# UniRobot, anikaRobot, AnxiousAndy and the hollow ones among the robosofts.
+# RicishayMax2 and RicishayMax3 (echoes). Left out as no voice of a person: whispers, croak, announcer,
+# Demonic, UniRobot, anikaRobot, AnxiousAndy and the hollow ones among the robosofts.
 ESPEAK_VARIANTS = _names(
     """Alex Alicia Andrea Andy Annie Denis Diogo Gene Gene2 Henrique Hugo Jacky Lee Marco Mario Michael Mike
     Nguyen RicishayMax Storm Tweaky adam anika antonio aunty belinda benjamin
@@ -181,7 +181,7 @@ def _flite(voice: Voice, text: str, pace: float, rng: np.random.Generator) -> So
         command = ["flite", "-voice", voice.name, "-psdur", "-t", text, "-o", file.name]
         for name, value in settings.items():
             command += ["--setf", f"{name}={value}"]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600)
         pcm, rate = read_wave(Path(file.name))
     phones = [(name, float(end)) for name, end in (item.split(":") for item in done.stdout.split())]
     late = len(pcm) / rate / phones[-1][1]  # its diphone voices are up to a tenth faster than they say

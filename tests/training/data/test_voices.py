@@ -18,7 +18,7 @@ def test_held_out_voices_are_whole_speakers():
     assert not trained & held_out
     assert {"flite/rms", "flite/slt", "piper/joe"} <= held_out
     assert not any("en-029" in name or name.endswith("+f5") for name in trained)
-    for family in ("espeak", "flite", "festival", "kokoro"):
+    for family in ("espeak", "flite", "kokoro"):
         assert {voice.held_out for voice in VOICES if voice.family == family} == {True, False}
 
 
