@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import math
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -112,7 +113,7 @@ def _levels(args: argparse.Namespace) -> int:
             "short": args.short,
             "machine": machine(),
             "minutes": round((time.monotonic() - began) / 60, 2),
-            "measures": {row.measure.name: row.value for row in shown},
+            "measures": {row.measure.name: None if math.isnan(row.value) else row.value for row in shown},
             "verdicts": {row.measure.name: row.verdict for row in shown if row.verdict},
             "cases": {name: findings.cases for name, findings in found.items()},
         }

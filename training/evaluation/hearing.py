@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +24,7 @@ from training.evaluation.parts import Findings, Job, Part, Setting
 from training.evaluation.users import (
     UNIT_S,
     UNIT_SAMPLES,
+    Speakers,
     asking,
     in_turn,
     observations,
@@ -88,9 +88,9 @@ def matched(
     return understood, rest
 
 
-def hear_requests(family: PocketFamily, bank: Path, kind: str, scenes: list[list[int]], seed: int) -> Heard:
+def hear_requests(family: PocketFamily, speakers: Speakers, scenes: list[list[int]], seed: int) -> Heard:
     """Let users ask what their bank has at these indices, a few requests a scene."""
-    utterances, cases, units = Bank.read(bank), [], 0
+    utterances, cases, units = speakers.bank(), [], 0
     for number, indices in enumerate(scenes):
         rng = np.random.default_rng((seed, number))
         spoken = [utterances.utterance(index) for index in indices]
@@ -102,12 +102,12 @@ def hear_requests(family: PocketFamily, bank: Path, kind: str, scenes: list[list
             cases.append(Asked(asked=name, understood=answer, voice=one.voice, text=one.text))
         cases += [Asked(asked="", understood=answer) for _, answer in rest]
         units += len(scene.pcm) // UNIT_SAMPLES
-    return Heard(kind=kind, minutes=units * UNIT_S / 60, cases=cases)
+    return Heard(kind=speakers.family, minutes=units * UNIT_S / 60, cases=cases)
 
 
-def hear_others(family: PocketFamily, bank: Path, kind: str, scenes: int, seed: int) -> Heard:
+def hear_others(family: PocketFamily, speakers: Speakers, kind: str, scenes: int, seed: int) -> Heard:
     """Let scenes of a kind pass in which nothing is asked."""
-    utterances, cases = Bank.read(bank), []
+    utterances, cases = speakers.bank(), []
     for number in range(scenes):
         rng = np.random.default_rng((seed, number))
         heard = listen_to(family, other_scene(kind, utterances, rng), rng)
@@ -131,37 +131,33 @@ def other_scene(kind: str, bank: Bank, rng: np.random.Generator) -> NDArray[np.f
 
 
 def _plan(setting: Setting) -> list[Job]:
-    here = setting.families()
+    users = setting.speakers()
     share_s = setting.effort.other_minutes * 60 / len(KINDS)
     jobs: list[Job] = []
-    for index, kind in enumerate(here):
-        jobs += _requests_of(setting, kind, setting.seed + 1000 * index)
-        jobs += _others(setting, kind, "sentences", share_s / len(here), setting.seed + 1000 * index)
-    # The first bank lends the voices of people in the background.
+    for index, speakers in enumerate(users):
+        seed = setting.seed + 1000 * index
+        jobs += _requests_of(speakers, seed)
+        jobs += _others("sentences", speakers, share_s / len(users), seed)
+    # The first lend their voices for people in the background.
     for kind in KINDS[:2]:
-        jobs += _others(setting, here[0], kind, share_s, setting.seed)
+        jobs += _others(kind, users[0], share_s, setting.seed)
     return jobs
 
 
-def _requests_of(setting: Setting, family: str, seed: int) -> list[Job]:
-    bank = setting.bank(family)
-    indices = np.random.default_rng(seed).permutation(asking(Bank.read(bank))).tolist()
+def _requests_of(speakers: Speakers, seed: int) -> list[Job]:
+    indices = np.random.default_rng(seed).permutation(asking(speakers.bank())).tolist()
     scenes = [indices[at : at + REQUESTS_A_SCENE] for at in range(0, len(indices), REQUESTS_A_SCENE)]
     return [
-        partial(hear_requests, bank=bank, kind=family, scenes=scenes[at : at + SCENES_A_JOB], seed=seed + at)
+        partial(hear_requests, speakers=speakers, scenes=scenes[at : at + SCENES_A_JOB], seed=seed + at)
         for at in range(0, len(scenes), SCENES_A_JOB)
     ]
 
 
-def _others(setting: Setting, family: str, kind: str, seconds: float, seed: int) -> list[Job]:
+def _others(kind: str, speakers: Speakers, seconds: float, seed: int) -> list[Job]:
     count = max(1, round(seconds / (OTHER_UNITS * UNIT_S)))
     return [
         partial(
-            hear_others,
-            bank=setting.bank(family),
-            kind=kind,
-            scenes=min(SCENES_A_JOB, count - at),
-            seed=seed + at,
+            hear_others, speakers=speakers, kind=kind, scenes=min(SCENES_A_JOB, count - at), seed=seed + at
         )
         for at in range(0, count, SCENES_A_JOB)
     ]

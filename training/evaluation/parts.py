@@ -21,7 +21,7 @@ from shared.errors import ConfigError
 from shared.models.family import model_builder
 from shared.models.pocket.family import PocketFamily
 from training.data.voices import SHARES
-from training.evaluation.users import ASKED, exam_bank, families, share_of
+from training.evaluation.users import ASKED, Speakers, families, share_of
 
 Job = Callable[[PocketFamily], Any]
 SENTENCES = 10  # the fewest that ask for nothing in a bank
@@ -63,18 +63,18 @@ class Setting:
     seed: int
     data: Path
 
-    def families(self) -> list[str]:
-        """The synthesizers that are wanted and there."""
-        return families(self.effort.voices)
-
-    def bank(self, family: str) -> Path:
-        """The folder of a synthesizer's bank; spoken now if it is not there."""
+    def speakers(self) -> list[Speakers]:
+        """Those of the synthesizers that are wanted and there."""
         effort = self.effort
-        return exam_bank(
-            self.data, family,
-            requests=share_of(family, effort.requests, effort.voices, least=len(ASKED)),
-            others=share_of(family, effort.others, effort.voices, least=SENTENCES),
-        )  # fmt: skip
+        return [
+            Speakers(
+                folder=self.data,
+                family=family,
+                requests=share_of(family, effort.requests, effort.voices, least=len(ASKED)),
+                others=share_of(family, effort.others, effort.voices, least=SENTENCES),
+            )
+            for family in families(effort.voices)
+        ]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

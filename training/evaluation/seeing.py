@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shared.models.pocket.family import PocketFamily
 from shared.models.pocket.replies import Colour, Request, reply
-from training.data.bank import Bank
 from training.data.gaze import gaze_of
 from training.data.users import Sight, follow, still
 from training.evaluation.conversation import Conversation
 from training.evaluation.parts import Findings, Job, Part, Setting
 from training.evaluation.recogniser import words_of
-from training.evaluation.users import UNIT_SAMPLES, asking, in_turn, observations, staged
+from training.evaluation.users import UNIT_SAMPLES, Speakers, asking, in_turn, observations, staged
 
 GAZE_UNITS = 75  # 12 s
 WALK_FRAMES, STAY_FRAMES = (10, 60), (5, 60)
@@ -138,10 +136,11 @@ def look_at(family: PocketFamily, scenes: int, seed: int) -> list[Seen]:
     return results
 
 
-def ask_about(family: PocketFamily, banks: list[Path], seed: int) -> list[Answer]:
+def ask_about(family: PocketFamily, users: list[Speakers], seed: int) -> list[Answer]:
     """Ask what the agent sees, or which colour this is, and read its answer."""
     results = []
-    for number, bank in enumerate(map(Bank.read, banks)):
+    for number, speakers in enumerate(users):
+        bank = speakers.bank()
         rng = np.random.default_rng((seed, number))
         request = Request.SEE if number % 2 else Request.COLOUR
         question = bank.utterance(int(rng.choice(asking(bank, request))))
@@ -185,10 +184,10 @@ def _judge_sight(results: list[list[Seen]]) -> Findings:
 
 
 def _plan_answers(setting: Setting) -> list[Job]:
-    banks = [setting.bank(family) for family in setting.families()]
-    turns = [banks[index // 2 % len(banks)] for index in range(setting.effort.answers)]
+    users = setting.speakers()
+    turns = [users[index // 2 % len(users)] for index in range(setting.effort.answers)]
     return [
-        partial(ask_about, banks=turns[at : at + ANSWERS_A_JOB], seed=setting.seed + at)
+        partial(ask_about, users=turns[at : at + ANSWERS_A_JOB], seed=setting.seed + at)
         for at in range(0, len(turns), ANSWERS_A_JOB)
     ]
 

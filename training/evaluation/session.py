@@ -20,7 +20,7 @@ from training.evaluation.signals import FLOOR_DB, RATE, WINDOW, decibels, loud, 
 MINUTE_S = 60.0
 # Boxes (top, bottom, left, right) in shares of the picture where nothing but skin, or wall, is seen.
 CHEEKS, WALL = (0.5, 0.59, 0.3, 0.7), (0.02, 0.14, 0.02, 0.14)
-SAME = 0.4  # mean difference of two pictures of 0 to 255, below which they are the same: a breath is more
+SAME = 0.2  # mean difference of two pictures of 0 to 255, below which they are the same: half a breath is 0.6
 PAUSE_WINDOWS = 50  # half a second: an unbroken stretch of sound has no such pause
 
 

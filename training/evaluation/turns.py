@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shared.models.pocket.family import PocketFamily
 from shared.models.pocket.replies import Request
-from training.data.bank import Bank
 from training.data.gaze import nod_of
 from training.data.scenes import Scene
 from training.data.synth import RATE
@@ -24,7 +23,7 @@ from training.data.users import watch
 from training.evaluation.conversation import Conversation, sound_of
 from training.evaluation.parts import Findings, Job, Part, Setting
 from training.evaluation.signals import WINDOW, loud, seconds, within
-from training.evaluation.users import UNIT_S, UNIT_SAMPLES, asking, in_turn, observations, staged
+from training.evaluation.users import UNIT_S, UNIT_SAMPLES, Speakers, asking, in_turn, observations, staged
 
 MODEL_SIDE_S = 0.040  # from the end of the user's unit to the agent's, as `scripts/bench pair` measures it
 REACTION_S = 0.32  # the agent may still speak so long after the user begins to
@@ -130,10 +129,11 @@ def count_nods(heads: NDArray[np.float64]) -> int:
     return 1 + int((np.diff(starts) > NOD_FRAMES).sum()) if len(starts) else 0
 
 
-def ask(family: PocketFamily, banks: list[Path], seed: int) -> list[Turns]:
+def ask(family: PocketFamily, users: list[Speakers], seed: int) -> list[Turns]:
     """One question to each bank's users."""
     results = []
-    for number, bank in enumerate(map(Bank.read, banks)):
+    for number, speakers in enumerate(users):
+        bank = speakers.bank()
         rng = np.random.default_rng((seed, number))
         question = bank.utterance(int(rng.choice(asking(bank))))
         said = in_turn([question], rng, first_s=FIRST_S, pause_s=PAUSES_S)
@@ -141,10 +141,11 @@ def ask(family: PocketFamily, banks: list[Path], seed: int) -> list[Turns]:
     return results
 
 
-def interrupt(family: PocketFamily, banks: list[Path], seed: int) -> list[Turns]:
+def interrupt(family: PocketFamily, users: list[Speakers], seed: int) -> list[Turns]:
     """Ask for a story, and speak while it is told."""
     results = []
-    for number, bank in enumerate(map(Bank.read, banks)):
+    for number, speakers in enumerate(users):
+        bank = speakers.bank()
         rng = np.random.default_rng((seed, number))
         wish = bank.utterance(int(rng.choice(asking(bank, Request.STORY))))
         said = in_turn([wish], rng, first_s=FIRST_S, pause_s=PAUSES_S)
@@ -155,10 +156,11 @@ def interrupt(family: PocketFamily, banks: list[Path], seed: int) -> list[Turns]
     return results
 
 
-def talk(family: PocketFamily, banks: list[Path], seed: int) -> list[Turns]:
+def talk(family: PocketFamily, users: list[Speakers], seed: int) -> list[Turns]:
     """Say a few sentences that ask for nothing."""
     results = []
-    for number, bank in enumerate(map(Bank.read, banks)):
+    for number, speakers in enumerate(users):
+        bank = speakers.bank()
         rng = np.random.default_rng((seed, number))
         chosen = rng.choice(np.flatnonzero(bank.requests == Request.NONE), SENTENCES_A_SESSION)
         spoken = [bank.utterance(int(index)) for index in chosen]
@@ -168,13 +170,13 @@ def talk(family: PocketFamily, banks: list[Path], seed: int) -> list[Turns]:
 
 
 def _plan(setting: Setting) -> list[Job]:
-    banks = [setting.bank(family) for family in setting.families()]
+    users = setting.speakers()
     effort = setting.effort
     jobs: list[Job] = []
     for kind, count in ((ask, effort.questions), (interrupt, effort.interruptions), (talk, effort.talks)):
-        turns = [banks[index % len(banks)] for index in range(count)]
+        turns = [users[index % len(users)] for index in range(count)]
         jobs += [
-            partial(kind, banks=turns[at : at + SESSIONS_A_JOB], seed=setting.seed + at)
+            partial(kind, users=turns[at : at + SESSIONS_A_JOB], seed=setting.seed + at)
             for at in range(0, count, SESSIONS_A_JOB)
         ]
     return jobs
@@ -197,7 +199,12 @@ def _judge(results: list[list[Turns]]) -> Findings:
         "babble": 60 * sum(s.babble_s for s in sessions) / quiet_s,
         "nods": 60 * sum(s.nods for s in talks) / max(1e-9, sum(s.quiet_s for s in talks)),
     }
-    return Findings(measures=measures, cases=[asdict(session) for session in sessions])
+    return Findings(measures=measures, cases=[_case(session) for session in sessions])
+
+
+def _case(one: Turns) -> dict[str, Any]:
+    """A session for JSON, which knows no NaN."""
+    return {name: None if value != value else value for name, value in asdict(one).items()}  # noqa: PLR0124
 
 
 def _percentile_ms(seconds_each: NDArray[np.float64], percent: float) -> float:

@@ -5,20 +5,18 @@ Every synthesizer has a bank of its own, so that a machine which lacks one measu
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.progress import track
 
 from shared.models.family import Observation
 from shared.models.pocket.family import PocketFamily
 from shared.models.pocket.replies import Request
-from training.data.bank import CHUNK, PROCESSES, Bank, Job, nothing_asked, speak_all, write
+from training.data.bank import Bank, load_bank
 from training.data.noise import background
-from training.data.requests import wording
 from training.data.rooms import captured, faint_noise, impulse_response, worn
 from training.data.scenes import COMMON, SNR_DB, VOICE_DB, Scene, scene_of, voiced
 from training.data.synth import RATE, decibels
@@ -50,33 +48,25 @@ def share_of(family: str, count: int, wanted: tuple[str, ...], *, least: int) ->
     return least * max(1, round(share / least))
 
 
-def exam_bank(folder: Path, family: str, *, requests: int, others: int) -> Path:
-    """The folder of a bank: one synthesizer's unseen voices ask everything in turn, and say other things.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Speakers:
+    """The unseen voices of one synthesizer, and how many utterances of them are kept in `folder`."""
 
-    It is spoken by two processes, unless it is there.
-    """
-    path = folder / f"exam-{family}-{requests}-{others}"
-    if not path.exists():
-        jobs = _jobs(family, requests, others)
-        chunks = [(jobs[at : at + CHUNK], [BANK_SEED, at]) for at in range(0, len(jobs), CHUNK)]
-        with multiprocessing.get_context("spawn").Pool(PROCESSES, maxtasksperchild=1) as pool:
-            spoken = track(
-                pool.imap(speak_all, chunks), f"{len(jobs)} questions, {family}", total=len(chunks)
-            )
-            write(path, (utterance for chunk in spoken for utterance in chunk))
-    return path
+    folder: Path
+    family: str
+    requests: int
+    others: int
 
+    def bank(self) -> Bank:
+        """Their utterances, spoken now if they weren't before: all requests in turn, and other sentences.
 
-def _jobs(family: str, requests: int, others: int) -> list[Job]:
-    rng = np.random.default_rng((BANK_SEED, sum(map(ord, family))))
-    voices = installed(held_out=True)[family]
-    order = [ASKED[index % len(ASKED)] for index in range(requests)]
-    said = [(wording(request, rng), request, False) for request in order]
-    said += [(text, Request.NONE, near) for text, near in nothing_asked(others, rng, held_out=True)]
-    return [
-        Job(voice=voices[int(rng.integers(len(voices)))], text=text, request=request, near_miss=near)
-        for text, request, near in said
-    ]
+        Raises:
+            TrainingError: see `load_bank`.
+        """
+        return load_bank(
+            self.folder, requests=self.requests, others=self.others, seed=BANK_SEED, held_out=True,
+            families=(self.family,),
+        )  # fmt: skip
 
 
 def asking(bank: Bank, request: Request | None = None) -> list[int]:

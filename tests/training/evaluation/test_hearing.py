@@ -1,0 +1,48 @@
+"""Requests against what was understood: each once, in time, and nothing else."""
+
+import pytest
+
+from training.evaluation.hearing import PARTS, Asked, Heard, matched
+
+SPANS = [("hello", 1.0, 1.5), ("name", 4.0, 5.5)]
+
+
+@pytest.mark.parametrize(
+    ("heard", "understood", "rest"),
+    [
+        ([], ["", ""], 0),
+        ([(1.76, "hello"), (5.92, "name")], ["hello", "name"], 0),
+        ([(1.76, "goodbye")], ["goodbye", ""], 0),  # wrong
+        ([(1.76, "hello"), (2.4, "hello")], ["hello", ""], 1),  # twice
+        ([(2.56, "hello")], ["", ""], 1),  # too late to be an answer
+        ([(0.5, "hello")], ["", ""], 1),  # before anything was said
+        ([(4.8, "name")], ["", "name"], 0),  # "what is your name, robin"
+        ([(4.8, "story"), (5.76, "name")], ["", "name"], 1),  # in the middle, and no answer to it
+        ([(5.44, "story")], ["", "story"], 0),  # its last word was still sounding
+    ],
+)
+def test_each_request_is_matched_once(
+    heard: list[tuple[float, str]], understood: list[str], rest: int
+) -> None:
+    found, others = matched(heard, SPANS)
+    assert found == understood
+    assert len(others) == rest
+
+
+def test_shares_and_false_starts() -> None:
+    right, wrong = Asked(asked="hello", understood="hello"), Asked(asked="hello", understood="name")
+    missed, extra = Asked(asked="name", understood=""), Asked(asked="", understood="name")
+    findings = PARTS[0].judge([
+        Heard(kind="espeak", minutes=1.0, cases=[right, right, missed]),
+        Heard(kind="flite", minutes=1.0, cases=[wrong, extra]),
+        Heard(kind="noise", minutes=4.0, cases=[]),
+        Heard(kind="music", minutes=2.0, cases=[]),
+        Heard(kind="sentences", minutes=4.0, cases=[extra]),
+    ])  # fmt: skip
+    assert findings.measures == {
+        "requests": 4, "requests_right": 50, "requests_wrong": 25, "requests_missed": 25,
+        "requests_twice": 25, "requests_right_espeak": pytest.approx(200 / 3), "requests_right_flite": 0,
+        "other_minutes": 10, "false_starts": 0.5,
+        "false_starts_noise": 0, "false_starts_music": 0, "false_starts_sentences": 1.25,
+    }  # fmt: skip
+    assert [case["kind"] for case in findings.cases] == ["espeak", "flite", "flite", "sentences"]
