@@ -50,8 +50,8 @@ FULL = Effort(
     interruptions=48, talks=8, gazes=12, scenes=240, answers=60,
 )  # fmt: skip
 SHORT = Effort(
-    sentences=6, clips=12, voices=("espeak", "flite"), requests=40, others=20, other_minutes=3, questions=6,
-    interruptions=4, talks=1, gazes=2, scenes=40, answers=4,
+    sentences=6, clips=12, voices=("espeak", "flite"), requests=40, others=20, other_minutes=2.4, questions=6,
+    interruptions=3, talks=1, gazes=1, scenes=40, answers=4,
 )  # fmt: skip
 
 
