@@ -103,7 +103,10 @@ def _body(look: Look, trunk: Joint) -> list[Shape]:
 
 def _neck(look: Look, trunk: Joint) -> list[Shape]:
     shadow = shaded(look.skin, 0.8)
-    shapes = [trunk.shape(ellipse(0, 1.4, 0.5, 0.28), shadow), trunk.shape(box(-0.38, 0.4, 0.38, 1.5), shadow)]
+    shapes = [
+        trunk.shape(ellipse(0, 1.4, 0.5, 0.28), shadow),
+        trunk.shape(box(-0.38, 0.4, 0.38, 1.5), shadow),
+    ]
     match look.clothes:
         case "hood":
             return [trunk.shape(ellipse(0, 1.35, 0.95, 0.5), shaded(look.cloth, 0.75)), *shapes]
@@ -195,7 +198,9 @@ def _hair(look: Look, head: Joint, turn_T2: Floats) -> list[Shape]:
         case "bald":
             return []
         case "buzz":
-            return [head.shape(mirrored((wide * 0.9, -0.55), *top), mixed(look.skin, hair, 0.7), 0.2 * turn_T2)]
+            return [
+                head.shape(mirrored((wide * 0.9, -0.55), *top), mixed(look.skin, hair, 0.7), 0.2 * turn_T2)
+            ]
         case "side":
             left = ((-wide, -0.1), (-wide * 1.02, -0.6), *((-x, y) for x, y in top))
             return [head.shape(polygon(*left, *top, (wide * 0.98, -0.62)), hair, 0.25 * turn_T2)]

@@ -18,6 +18,7 @@ SUBPIXEL_BITS = 4
 
 Rgb = tuple[float, float, float]
 Floats = NDArray[np.float32]
+Reals = NDArray[np.floating]
 Picture = NDArray[np.uint8]
 
 
@@ -37,7 +38,7 @@ class Joint:
     axes_T22: Floats
 
     @classmethod
-    def of(cls, origin_T2: Floats, scale_T: Floats, roll_T: Floats, aspect: float = 1.0) -> Joint:
+    def of(cls, origin_T2: Reals, scale_T: Reals, roll_T: Reals, aspect: float = 1.0) -> Joint:
         """Axes of `scale_T` pixels, turned by `roll_T` radians, the picture then `aspect` times as wide."""
         cos, sin = scale_T * np.cos(roll_T), scale_T * np.sin(roll_T)
         axes = np.stack([cos * aspect, sin, -sin * aspect, cos], axis=1).reshape(-1, 2, 2)
@@ -106,6 +107,11 @@ def paint(frames_THWC: Picture, shapes: Iterable[Shape]) -> None:
 def shaded(colour: Rgb, gain: float) -> Rgb:
     """The colour, darker (gain < 1) or lighter."""
     return min(255.0, colour[0] * gain), min(255.0, colour[1] * gain), min(255.0, colour[2] * gain)
+
+
+def apart(one: Rgb, other: Rgb) -> float:
+    """How different two colours are: the largest difference of a part, 0 to 255."""
+    return max(abs(one[0] - other[0]), abs(one[1] - other[1]), abs(one[2] - other[2]))
 
 
 def mixed(one: Rgb, other: Rgb, share: float) -> Rgb:
