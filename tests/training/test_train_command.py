@@ -19,12 +19,13 @@ from training.recipes import PerformerRecipe, load_recipe
 
 SPEECH = "[speech]\nsentences = 10\nheld_out = 2\n"
 SCHEDULE = "steps = {steps}\nhorizon = 4\nwarmup = 1\nsave_every = 2\nevaluate_every = 100\n"
+TRACKS = "[tracks]\nsentences = 8\n"
 RECIPES = {
     "audio-codec": f"batch = 2\n{SPEECH}[schedule]\n{SCHEDULE}[decoder_schedule]\n{SCHEDULE}",
     "video-codec": f"batch = 2\n{SPEECH}[schedule]\n{SCHEDULE}[decoder_schedule]\n{SCHEDULE}",
     "timing": f"epochs = 1\n{SPEECH}",
-    "performer": f"batch = 2\nunits = 4\n{SPEECH}[tracks]\nsentences = 8\n[schedule]\n{SCHEDULE}",
-    "distil": f"batch = 2\nunits = 4\nteacher_steps = 4\n{SPEECH}[tracks]\nsentences = 8\n[schedule]\n{SCHEDULE}",
+    "performer": f"batch = 2\nunits = 4\n{SPEECH}{TRACKS}[schedule]\n{SCHEDULE}",
+    "distil": f"batch = 2\nunits = 4\nteacher_steps = 4\n{SPEECH}{TRACKS}[schedule]\n{SCHEDULE}",
 }
 FOLDERS = ("audio-codec", "audio-decoder", "video-codec", "video-decoder", "performer", "distil")
 
