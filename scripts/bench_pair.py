@@ -135,6 +135,10 @@ class _Talker:
         self._frames = rng.integers(0, 255, shape, dtype=np.uint8)
         self._texts: tuple[str, ...] = (SENTENCE,)
 
+    def lacking(self) -> bool:
+        """There is always more to say."""
+        return False
+
     def take(self) -> UserUnit:
         """The next unit."""
         texts, self._texts = self._texts, ()

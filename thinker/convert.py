@@ -116,15 +116,17 @@ class UserConverter:
         self._picture = PictureConverter(height=spec.input_height, width=spec.input_width)
 
     def convert(self, unit: MediaUnit) -> None:
-        """Convert one unit and push it; the sound goes in whatever the pictures are.
+        """Convert one unit and push it; the sound goes in whatever the pictures are, and completes it.
 
         Raises:
             PictureError: one of the pictures can't be used; those before it went in.
         """
-        self._inbox.push_audio(self._sound.convert(unit.audio))
-        # The inbox keeps no more than the newest of a unit, so older ones aren't worth decoding.
-        for jpeg in unit.frames[-self._frames :]:
-            self._inbox.push_frames(self._picture.convert(jpeg)[None])
+        try:
+            # The inbox keeps no more than the newest of a unit, so older ones aren't worth decoding.
+            for jpeg in unit.frames[-self._frames :]:
+                self._inbox.push_frames(self._picture.convert(jpeg)[None])
+        finally:
+            self._inbox.push_audio(self._sound.convert(unit.audio))
 
 
 def code_agent_unit(unit: AgentUnit) -> tuple[bytes, tuple[bytes, ...]]:

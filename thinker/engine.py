@@ -263,6 +263,10 @@ class _Silence:
             texts=("Ready.",), interrupted=False, epoch=0,
         )  # fmt: skip
 
+    def lacking(self) -> bool:
+        """Silence is always there."""
+        return False
+
     def take(self) -> UserUnit:
         """Silence and darkness."""
         unit, self._unit = self._unit, replace(self._unit, texts=())

@@ -51,11 +51,16 @@ class Inbox:
         self._texts: deque[str] = deque()
         self._interrupted = False
         self._epoch = 0
+        self._begun = False
 
     def push_audio(self, pcm: npt.NDArray[np.int16]) -> None:
-        """Append sound, int16 [samples] at the model's rate; beyond four units the oldest is dropped."""
+        """Append sound, int16 [samples] at the model's rate; beyond four units the oldest is dropped.
+
+        The last that is pushed of a unit of the user, also where it holds no sound.
+        """
         with self._lock:
             self._sound.push(pcm)
+            self._begun = True
 
     def push_frames(self, frames: npt.NDArray[np.uint8]) -> None:
         """Append pictures, uint8 [n, height, width, 3] RGB, oldest first; only the latest of a unit are kept.
@@ -92,6 +97,11 @@ class Inbox:
                 missing_samples=self._sound.missing,
                 dropped_samples=self._sound.dropped,
             )
+
+    def lacking(self) -> bool:
+        """Whether nothing has come yet, or sound that flows is short of a unit."""
+        with self._lock:
+            return not self._begun or self._sound.short
 
     def take(self) -> UserUnit:
         """The unit that is due: never waits, fills with silence and the last picture what has not arrived."""
@@ -136,6 +146,11 @@ class _SoundQueue:
         self._flowing = False  # a whole unit has come since the last time that it ran dry
         self._lowest_left = self._ring.size
         self._takes = 0
+
+    @property
+    def short(self) -> bool:
+        """Whether a unit is due that would have a hole, after one that had none."""
+        return self._flowing and self._filled < self._unit
 
     def push(self, pcm: npt.NDArray[np.int16]) -> None:
         capacity = self._ring.size

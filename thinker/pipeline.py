@@ -3,6 +3,7 @@
     tick k    encode u_k, state pass k, send its slice
     y_k here  decode, emit; then remember y_k and send that slice, in the idle time before tick k + 1
 
+Tick 0 is the moment at which the user's first unit is there, so that the others come just before their ticks.
 A unit that is due goes first, then what the user waits for, then the rest.
 """
 
@@ -32,6 +33,9 @@ log = logging.getLogger(__name__)
 
 SEND_WITHIN_S = 5.0
 MAX_BEHIND_UNITS = 4  # a loop that is further behind gives up units instead of chasing them
+FIRST_WITHIN_S = 0.5  # the user's first unit makes tick 0; who sends nothing is talked to all the same
+LATE_WITHIN_S = 0.04  # a unit of the user that comes so long after its tick leaves no hole
+LOOK_EVERY_S = 0.004  # while one is awaited
 
 
 class Pacing(enum.Enum):
@@ -138,7 +142,7 @@ class Pipeline:
 
     def next_action(self) -> Action:
         """The order of work when several things could be done."""
-        due = self.clock.due(self.unit)
+        due = self._is_due()
         if due and self._solving is None:
             if self._encoded is None:
                 return Action.ENCODE
@@ -150,6 +154,16 @@ class Pipeline:
         if due and self._encoded is None:
             return Action.ENCODE  # ahead of its state pass: the Performer is still at the unit before
         return Action.WAIT
+
+    def _is_due(self) -> bool:
+        return self.clock.due(self.unit) and not self._awaits_user()
+
+    def _awaits_user(self) -> bool:
+        """Whether the unit whose tick has come should be there, isn't yet, and time can be spared for it."""
+        if self.flat_out or self._encoded is not None:
+            return False
+        within_s = FIRST_WITHIN_S if self.unit == 0 else LATE_WITHIN_S
+        return self.clock.behind_s(self.unit) < within_s and self.source.lacking()
 
     def collect(self) -> None:
         """Take latents off the link."""
@@ -183,6 +197,8 @@ class Pipeline:
         return self.pacing is Pacing.EAGER or self.clock.due(self._undecoded[0].unit + 1)
 
     def _encode(self) -> None:
+        if self.unit == 0:
+            self.clock.start()  # from here on a unit of the user is complete just when its tick comes
         if not self.flat_out:
             self._give_up_lost_time()
         # From here the unit is complete: on the clock at its tick, flat out at this moment.
@@ -238,7 +254,9 @@ class Pipeline:
     def _wait(self) -> None:
         if not self.clock.due(self.unit):
             self.clock.wait(self.unit, self.wakeup)
-        elif not self.wakeup.wait(self.latents_within_s):  # the tick has come: only latents are missing
+        elif self._encoded is None:
+            self.clock.clock.wait_until(self.clock.clock.now() + LOOK_EVERY_S, self.wakeup)
+        elif not self.wakeup.wait(self.latents_within_s):  # only latents are missing
             raise LinkTimeout(
                 f"the performer sent no latents of unit {self._solving} within {self.latents_within_s:g} s"
             )

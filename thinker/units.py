@@ -62,6 +62,9 @@ class AgentUnit:
 class UserSource(Protocol):
     """Where the engine takes the user's units from: the inbox of a session, or a recording of one."""
 
+    def lacking(self) -> bool:
+        """Whether the unit that is due is likely to be there in a moment, and isn't yet."""
+
     def take(self) -> UserUnit:
         """The unit that is due. Called on the model thread once a tick; never waits."""
 

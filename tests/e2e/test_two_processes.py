@@ -54,6 +54,9 @@ class Script:
     def __init__(self) -> None:
         self._units = itertools.count()
 
+    def lacking(self) -> bool:
+        return False
+
     def take(self) -> UserUnit:
         return user_unit(next(self._units))
 
@@ -121,7 +124,7 @@ def link(
 def assert_same(talk: Talk, expected: list[Reply]) -> None:
     for number, (unit, latents, one) in enumerate(zip(talk.units, talk.latents, expected, strict=False)):
         assert unit.unit == number
-        assert (unit.text, unit.speaking) == (one.said.text, one.said.speaking)
+        assert (unit.text, unit.speaking, unit.heard) == (one.said.text, one.said.speaking, one.said.heard)
         assert latents.numpy().tobytes() == one.latents.numpy().tobytes(), f"latents of unit {number}"
         assert unit.pcm.tobytes() == one.emission.pcm.tobytes(), f"sound of unit {number}"
         assert unit.frames.tobytes() == one.emission.frames.tobytes(), f"pictures of unit {number}"

@@ -49,6 +49,21 @@ def test_nothing_sent_is_silence_and_black(inbox: Inbox) -> None:
     assert inbox.counts().missing_samples == 0, "without a microphone there is no gap"
 
 
+def test_it_lacks_the_first_unit_and_whatever_would_tear_a_hole(inbox: Inbox) -> None:
+    assert inbox.lacking()
+    inbox.push_audio(ramp(0, 0))
+    assert not inbox.lacking(), "a user without a microphone"
+    inbox.push_audio(ramp(0, UNIT + 100))
+    inbox.take()
+    assert inbox.lacking()
+    inbox.push_audio(ramp(0, UNIT - 100))
+    assert not inbox.lacking()
+    inbox.take()
+    assert inbox.lacking()
+    inbox.take()
+    assert not inbox.lacking(), "it ran dry: sound may never come again"
+
+
 def test_odd_packets_come_out_whole(inbox: Inbox) -> None:
     sent = ramp(0, 3 * UNIT)
     for packet in np.array_split(sent, 17):
