@@ -128,7 +128,7 @@ def _train(args: argparse.Namespace) -> int:
 
     shop = _workshop(args)
     for name, train_part in TRAINERS.items():
-        if args.part in {name, "all"} - {"distil"} or args.part == name:
+        if args.part == name or (args.part == "all" and name != "distil"):
             train_part(shop)
     if args.part in {"pack", "all"}:
         pack(shop, args.out)
