@@ -66,6 +66,8 @@ class ClientSummary:
         underruns: how often the sound ran dry.
         av_skew_ms: `p50` and `max` of |media time of a painted picture − media time heard|.
         first_unit_s: from connecting to the agent's first unit.
+        delay_s: how much later than the user's first unit the agent's first one is heard: what an answer
+            that comes at once would take, and where the recording has the agent.
         said: the agent's whole text; `heard`: the part whose sound was played.
         understood: what the agent took for requests, and in which units.
         record: the file that was written.
@@ -83,6 +85,7 @@ class ClientSummary:
     underruns: int = 0
     av_skew_ms: dict[str, float] | None = None
     first_unit_s: float | None = None
+    delay_s: float | None = None
     said: str = ""
     heard: str = ""
     understood: list[dict[str, str | int]] = dataclasses.field(default_factory=list)

@@ -25,7 +25,7 @@ FADE_MS = 5
 class PlayoutLimits:
     """In ms: silence before the first unit, silence after running dry, and the most that may wait."""
 
-    head_start_ms: int = 120
+    head_start_ms: int = 80
     refill_ms: int = 40
     most_ms: int = 640
 
@@ -113,6 +113,11 @@ class Playout:
             skew_ms = (due[0] - heard) / 1000
             self._skews[round(abs(skew_ms))] += 1
             return DueFrame(due[1], due[0], skew_ms)
+
+    @property
+    def head_start_s(self) -> float:
+        """From the arrival of the first unit until it is heard."""
+        return self._limits.head_start_ms / 1000 + self.latency_us / 1e6
 
     @property
     def heard_us(self) -> int | None:

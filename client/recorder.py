@@ -1,49 +1,32 @@
-"""Writes a session to an MP4: H.264 and AAC on one timeline, that of the agent's unit numbers.
+"""Writes a session to an MP4: H.264 and AAC on one timeline, that of the user.
 
-A unit that never came is there all the same, as the last frame and silence: sound and picture keep together,
-the file is as long as the session was. It gets its name only when complete.
+Time 0 is when the user's first unit begins; the agent stands where the user hears it. A unit that never came
+is there all the same, as the last frame and silence: sound and picture keep together, the file is as long as
+the session was. It gets its name only when complete.
 """
 
 import collections
 import contextlib
-import dataclasses
 import logging
 import os
-import queue
-import threading
 from collections.abc import Iterator
-from fractions import Fraction
 from pathlib import Path
 
 import av
 import numpy as np
-from av.audio.stream import AudioStream
-from av.container.output import OutputContainer
-from av.video.stream import VideoStream
 
 from client.decode import Pcm
 from client.errors import RecordError, UsageError
 from client.media import UserPart
-from client.pictures import Picture, decode_jpeg, resize
-from protocol.media import MediaUnit
+from client.mp4 import Frame, Mp4, RecordFormat
+from client.pictures import Picture, resize
 
 log = logging.getLogger(__name__)
 
 MAX_GAP_UNITS = 375  # a minute; a larger jump of the numbers is not a gap in the talk
-MAX_USER_PARTS = 8  # the user's units that wait for one of the agent
-MAX_WAITING = 64  # units on their way to the encoder, 5 s of both sides
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class RecordFormat:
-    """What the agent sends: picture size, frames a second and a unit, samples a second and a unit."""
-
-    width: int
-    height: int
-    fps: Fraction
-    frames_per_unit: int
-    sample_rate: int
-    samples_per_unit: int
+MAX_DELAY_S = 60.0  # of the agent's first unit
+MAX_USER_FRAMES = 256  # that wait for the agent's, 10 s
+MAX_AGENT_FRAMES = 50  # that wait for the user's, 2 s; then the user is left out
 
 
 class Recorder:
@@ -65,15 +48,24 @@ class Recorder:
         self._form = form
         self._user = _UserSide(form) if both else None
         self._frame: Picture = np.zeros((form.height, form.width, 3), np.uint8)
-        self._file: _Mp4 | None = None
+        self._waiting: collections.deque[Frame] = collections.deque()
+        self._file: Mp4 | None = None
         self._last_unit: int | None = None
+        self.delay_s = 0.0
+        """How much later than the user's first unit the agent's first one is heard; set it before that."""
         self.units = 0
         self.gaps = 0
 
     def add_user(self, part: UserPart) -> None:
-        """The user's next unit, for a recording of both; ignored in one of the agent alone."""
+        """The user's next unit, for a recording of both; ignored in one of the agent alone.
+
+        Raises:
+            RecordError: when the file can't be written.
+        """
         if self._user is not None:
             self._user.add(part)
+            with self._writing():
+                self._write_what_is_complete()
 
     def add(self, unit: int, pcm: Pcm, frames: list[Picture]) -> None:
         """Agent unit number `unit`: `pcm` int16[samples], `frames` in order; either may be short or empty.
@@ -85,8 +77,7 @@ class Recorder:
         """
         if self._last_unit is None:
             self._last_unit = unit - 1
-            if self._user is not None:
-                self._user.begin()
+            self._wait_for_first(frames)
         missing = unit - self._last_unit - 1
         if missing < 0:
             return
@@ -96,8 +87,8 @@ class Recorder:
         self.gaps += missing
         with self._writing():
             for _ in range(missing):
-                self._write(np.zeros(0, np.int16), [])
-            self._write(pcm, frames)
+                self._take_in(np.zeros(0, np.int16), [])
+            self._take_in(pcm, frames)
         self._last_unit = unit
 
     def close(self) -> bool:
@@ -106,31 +97,51 @@ class Recorder:
         Raises:
             RecordError: when the file can't be written.
         """
-        if self._file is None:
-            return False
         with self._writing():
+            while self._waiting:
+                self._write_frame()
+            if self._file is None:
+                return False
             self._file.close()
             self._file = None
             self._part.replace(self._path)
         return True
 
-    def _write(self, pcm: Pcm, frames: list[Picture]) -> None:
+    def _wait_for_first(self, frames: list[Picture]) -> None:
+        """Until the agent is heard it shows what it shows first."""
+        form = self._form
+        if frames:
+            self._frame = resize(frames[0], form.width, form.height)
+        silent = Frame(np.zeros(form.samples_per_frame, np.int16), self._frame)
+        self._waiting.extend([silent] * round(min(self.delay_s, MAX_DELAY_S) * form.fps))
+
+    def _take_in(self, pcm: Pcm, frames: list[Picture]) -> None:
         form = self._form
         sound = np.zeros(form.samples_per_unit, np.int16)
         sound[: len(pcm)] = pcm[: form.samples_per_unit]
-        shown = []
-        for index in range(form.frames_per_unit):
+        for index, part in enumerate(np.split(sound, form.frames_per_unit)):
             if frames:
                 self._frame = resize(
                     frames[index * len(frames) // form.frames_per_unit], form.width, form.height
                 )
-            shown.append(self._frame)
-        if self._user is not None:
-            sound, shown = self._user.join(sound, shown)
-        if self._file is None:
-            self._file = _Mp4(self._part, form, width=shown[0].shape[1], height=shown[0].shape[0])
-        self._file.write(sound, shown)
+            self._waiting.append(Frame(part, self._frame))
         self.units += 1
+        self._write_what_is_complete()
+
+    def _write_what_is_complete(self) -> None:
+        while self._waiting and (
+            self._user is None or self._user.ready or len(self._waiting) > MAX_AGENT_FRAMES
+        ):
+            self._write_frame()
+
+    def _write_frame(self) -> None:
+        frame = self._waiting.popleft()
+        if self._user is not None:
+            frame = self._user.join(frame)
+        if self._file is None:
+            height, width, _ = frame.picture.shape
+            self._file = Mp4(self._part, self._form, width=width, height=height)
+        self._file.write(frame)
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
@@ -156,127 +167,38 @@ def check_target(path: Path) -> None:
 
 
 class _UserSide:
-    """The user's units, one beside each of the agent's; they begin with what the user does just then.
-
-    When a unit of the user comes late its place is the last frame and silence, and it follows in the next.
-    """
+    """The user's frames that are not written yet; frame n of the user belongs to frame n of the file."""
 
     def __init__(self, form: RecordFormat) -> None:
-        self._size = (form.width, form.height)
-        self._parts: collections.deque[UserPart] = collections.deque(maxlen=1)
-        self._frame: Picture = np.zeros((form.height, form.width, 3), np.uint8)
+        self._form = form
+        self._frames: collections.deque[Frame] = collections.deque(maxlen=MAX_USER_FRAMES)
+        self._picture: Picture = np.zeros((form.height, form.width, 3), np.uint8)
+        self._left_out = 0  # frames that were written without the user; theirs come too late
+
+    @property
+    def ready(self) -> bool:
+        """Whether the next frame is there."""
+        return bool(self._frames)
 
     def add(self, part: UserPart) -> None:
-        self._parts.append(part)
+        form = self._form
+        sound = np.zeros(form.samples_per_unit, np.int16)
+        sound[: len(part.pcm)] = part.pcm[: form.samples_per_unit]
+        for index, piece in enumerate(np.split(sound, form.frames_per_unit)):
+            picture = self._picture
+            if part.frames:
+                picture = part.frames[index * len(part.frames) // form.frames_per_unit]
+            self._picture = resize(picture, form.width, form.height)
+            if self._left_out:
+                self._left_out -= 1
+            else:
+                self._frames.append(Frame(piece, self._picture))
 
-    def begin(self) -> None:
-        self._parts = collections.deque(self._parts, maxlen=MAX_USER_PARTS)
-
-    def join(self, pcm: Pcm, frames: list[Picture]) -> tuple[Pcm, list[Picture]]:
-        part = self._parts.popleft() if self._parts else None
-        joined = []
-        for index, agent in enumerate(frames):
-            if part is not None and part.frames:
-                self._frame = resize(part.frames[index * len(part.frames) // len(frames)], *self._size)
-            joined.append(np.hstack([self._frame, agent]))
-        if part is None:
-            return pcm, joined
-        mixed = pcm.astype(np.int32)
-        count = min(len(mixed), len(part.pcm))
-        mixed[:count] += part.pcm[:count]
-        return mixed.clip(-32768, 32767).astype(np.int16), joined
-
-
-class _Mp4:
-    """The two encoders and the file. H.264 wants even sizes: an odd edge is doubled."""
-
-    def __init__(self, path: Path, form: RecordFormat, *, width: int, height: int) -> None:
-        self._frame_time = 1 / form.fps
-        self._sample_time = Fraction(1, form.sample_rate)
-        self._pad = ((0, height % 2), (0, width % 2), (0, 0))
-        self._container: OutputContainer = av.open(str(path), "w", format="mp4")
-        self._video: VideoStream = self._container.add_stream(
-            "libx264", rate=form.fps, options={"preset": "veryfast", "crf": "19", "threads": "1", "bf": "0"}
-        )
-        self._video.width, self._video.height = width + width % 2, height + height % 2
-        self._video.pix_fmt = "yuv420p"
-        self._audio: AudioStream = self._container.add_stream("aac", rate=form.sample_rate, layout="mono")
-        self._audio.bit_rate = 96_000
-        self._num_frames = self._num_samples = 0
-
-    def write(self, pcm: Pcm, frames: list[Picture]) -> None:
-        for picture in frames:
-            frame = av.VideoFrame.from_ndarray(np.pad(picture, self._pad, mode="edge"), "rgb24")
-            frame.pts, frame.time_base = self._num_frames, self._frame_time
-            self._num_frames += 1
-            self._container.mux(self._video.encode(frame))
-        sound = av.AudioFrame.from_ndarray(pcm[None], "s16", "mono")
-        sound.sample_rate = self._sample_time.denominator
-        sound.pts, sound.time_base = self._num_samples, self._sample_time
-        self._num_samples += len(pcm)
-        self._container.mux(self._audio.encode(sound))
-
-    def close(self) -> None:
-        self._container.mux(self._video.encode(None))
-        self._container.mux(self._audio.encode(None))
-        self._container.close()
-
-
-class RecordingThread:
-    """A recorder with a thread of its own, so that encoding never holds up the event loop.
-
-    When the machine can't keep up, units are lost to the recording (as gaps), not to the talk.
-    """
-
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
-        self._queue: queue.Queue[MediaUnit | UserPart | None] = queue.Queue(MAX_WAITING)
-        self._error: RecordError | None = None
-        self._lost = 0
-        self._thread = threading.Thread(target=self._work, name="recorder", daemon=True)
-        self._thread.start()
-
-    def put(self, what: MediaUnit | UserPart) -> None:
-        """Record a unit of the agent, or note one of the user."""
-        try:
-            self._queue.put_nowait(what)
-        except queue.Full:
-            self._lost += 1
-            if self._lost == 1:
-                log.warning("the recording can't keep up: units are missing in it")
-
-    def finish(self) -> bool:
-        """Write what waits and complete the file; False when there is none because no unit came. Blocks.
-
-        Raises:
-            RecordError: when the file can't be written, now or at any time before.
-        """
-        self._queue.put(None)
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
-        return self._recorder.close()
-
-    def _work(self) -> None:
-        while (what := self._queue.get()) is not None:
-            if self._error is not None:
-                continue
-            try:
-                if isinstance(what, UserPart):
-                    self._recorder.add_user(what)
-                else:
-                    pcm = np.frombuffer(what.audio, "<i2")
-                    self._recorder.add(what.unit, pcm, _pictures(what))
-            except RecordError as error:
-                log.error("%s", error)
-                self._error = error
-
-
-def _pictures(unit: MediaUnit) -> list[Picture]:
-    pictures = []
-    for coded in unit.frames:
-        try:
-            pictures.append(decode_jpeg(coded))
-        except ValueError:
-            log.warning("unit %d: a picture that is no JPEG", unit.unit)
-    return pictures
+    def join(self, agent: Frame) -> Frame:
+        """The two side by side and together; without a frame of the user their last picture, and silence."""
+        if not self._frames:
+            self._left_out += 1
+            return Frame(agent.pcm, np.hstack([self._picture, agent.picture]))
+        user = self._frames.popleft()
+        mixed = (agent.pcm.astype(np.int32) + user.pcm).clip(-32768, 32767).astype(np.int16)
+        return Frame(mixed, np.hstack([user.picture, agent.picture]))

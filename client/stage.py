@@ -65,6 +65,11 @@ class Stage:
         self._transcript.cut()
 
     @property
+    def head_start_s(self) -> float:
+        """From the arrival of the first unit until it is heard."""
+        return self._playout.head_start_s
+
+    @property
     def empty(self) -> bool:
         """Whether everything that came was played."""
         return self._playout.buffered_ms == 0

@@ -11,7 +11,8 @@ import pytest
 
 from client.errors import RecordError, UsageError
 from client.media import UserPart
-from client.recorder import MAX_GAP_UNITS, Recorder, RecordFormat
+from client.mp4 import RecordFormat
+from client.recorder import MAX_AGENT_FRAMES, MAX_GAP_UNITS, MAX_USER_FRAMES, Recorder
 
 NumberOf = Callable[[npt.NDArray[np.uint8]], int]
 
@@ -106,31 +107,67 @@ def test_another_sound_rate_is_kept(tmp_path: Path) -> None:
     assert abs(len(pcm) - 38_400) <= 3840
 
 
+def test_the_agent_stands_where_the_user_hears_it(tmp_path: Path, number_of: NumberOf) -> None:
+    recorder = Recorder(tmp_path / "out.mp4", form())
+    recorder.delay_s = 0.365  # nine frames of 40 ms
+    for unit in range(3, 6):
+        recorder.add(unit, sound(8000), frames_of(unit))
+    recorder.close()
+    pcm, pictures, _ = read(tmp_path / "out.mp4")
+    assert len(pictures) == 9 + 12
+    assert [number_of(picture) for picture in pictures] == 9 * [12] + list(range(12, 24))
+    loud_frames = [np.abs(part).max() > 0.1 for part in np.split(pcm[: 21 * 640], 21)]
+    assert loud_frames == 9 * [False] + 12 * [True]
+
+
+def users_and_agents(path: Path, number_of: NumberOf) -> tuple[list[int], list[int]]:
+    pictures = read(path)[1]
+    return (
+        [number_of(picture[:, :60]) for picture in pictures],
+        [number_of(picture[:, 68:]) for picture in pictures],
+    )
+
+
 def test_both_sides_stand_beside_each_other(tmp_path: Path, number_of: NumberOf) -> None:
     recorder = Recorder(tmp_path / "both.mp4", form(), both=True)
-    for unit in range(3):
+    recorder.delay_s = 0.4  # two units and a half
+    for unit in range(6):
         recorder.add_user(UserPart(pcm=sound(9000 if unit == 2 else 0), frames=frames_of(unit, 32, 32)))
-    for unit in range(6):  # the agent's first unit comes while the user is at unit 2
-        recorder.add(unit, sound(0), frames_of(unit))
-        recorder.add_user(UserPart(pcm=sound(0), frames=frames_of(unit + 3, 32, 32)))
+        if unit:
+            recorder.add(unit - 1, sound(0), frames_of(unit - 1))
     recorder.close()
-    pcm, pictures, video = read(tmp_path / "both.mp4")
+    pcm, _, video = read(tmp_path / "both.mp4")
     assert (video.width, video.height) == (128, 64)
-    users = [number_of(picture[:, :60]) for picture in pictures]
-    agents = [number_of(picture[:, 68:]) for picture in pictures]
-    assert agents == list(range(24))
-    assert users[:8] == list(range(8, 16))
-    assert [loud(pcm, index) for index in range(6)] == [True, False, False, False, False, False]
+    users, agents = users_and_agents(tmp_path / "both.mp4", number_of)
+    assert agents == 10 * [0] + list(range(20))
+    assert users == list(range(24)) + 6 * [23]
+    assert [loud(pcm, index) for index in range(6)] == [False, False, True, False, False, False]
 
 
-def test_a_user_s_unit_that_comes_late_is_not_lost(tmp_path: Path, number_of: NumberOf) -> None:
+def test_a_user_s_unit_that_comes_late_is_waited_for(tmp_path: Path, number_of: NumberOf) -> None:
     recorder = Recorder(tmp_path / "both.mp4", form(), both=True)
     for unit in range(6):  # the agent is always a little ahead
         recorder.add(unit, sound(0), frames_of(unit))
         recorder.add_user(UserPart(pcm=sound(0), frames=frames_of(unit)))
     recorder.close()
-    users = [number_of(picture[:, :60]) for picture in read(tmp_path / "both.mp4")[1]]
-    assert users[4:] == list(range(20))
+    users, agents = users_and_agents(tmp_path / "both.mp4", number_of)
+    assert users == agents == list(range(24))
+
+
+def test_a_user_who_comes_much_too_late_is_left_out_and_comes_back_in_time(
+    tmp_path: Path, number_of: NumberOf
+) -> None:
+    recorder = Recorder(tmp_path / "both.mp4", form(), both=True)
+    units = MAX_AGENT_FRAMES // 4 + 6
+    for unit in range(units):
+        recorder.add(unit, sound(0), frames_of(unit))
+    for unit in range(units):
+        recorder.add_user(UserPart(pcm=sound(0), frames=frames_of(unit)))
+    recorder.close()
+    users, agents = users_and_agents(tmp_path / "both.mp4", number_of)
+    left_out = 4 * units - MAX_AGENT_FRAMES
+    assert len(users) == len(agents) == 4 * units
+    assert users[left_out:] == agents[left_out:]
 
 
 def test_a_user_whom_nobody_answers_does_not_fill_memory(tmp_path: Path) -> None:
@@ -138,7 +175,7 @@ def test_a_user_whom_nobody_answers_does_not_fill_memory(tmp_path: Path) -> None
     for _ in range(500):
         recorder.add_user(UserPart(pcm=sound(0), frames=[]))
     assert recorder._user is not None
-    assert len(recorder._user._parts) < 20
+    assert len(recorder._user._frames) == MAX_USER_FRAMES
     assert not recorder.close()
 
 
