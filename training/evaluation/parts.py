@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import functools
 import multiprocessing
+import signal
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from shared.errors import ConfigError
 from shared.models.family import model_builder
 from shared.models.pocket.family import PocketFamily
 from training.data.voices import SHARES
+from training.errors import TrainingError
 from training.evaluation.users import ASKED, Speakers, families, share_of
 
 Job = Callable[[PocketFamily], Any]
@@ -152,13 +155,21 @@ def measure(
 
 
 def _spread(source: Source, plans: Mapping[str, list[Job]], workers: int) -> Iterator[tuple[str, Any]]:
-    # Processes are spawned: torch's threads don't survive a fork.
+    # Processes are spawned: torch's threads don't survive a fork. Ctrl-C is for this one, which ends them.
     pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    futures: list[tuple[str, Future[Any]]] = [
+        (name, pool.submit(_work, source, job)) for name, jobs in plans.items() for job in jobs
+    ]
+    signal.signal(signal.SIGINT, handler)
     try:
-        futures: list[tuple[str, Future[Any]]] = [
-            (name, pool.submit(_work, source, job)) for name, jobs in plans.items() for job in jobs
-        ]
         for name, future in futures:
             yield name, future.result()
+    except BrokenProcessPool:
+        raise TrainingError("a worker process was killed (out of memory?); try --workers 1") from None
+    except BaseException:
+        for child in multiprocessing.active_children():
+            child.terminate()
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
