@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+import numpy as np
 from torch import nn
 
 from shared.checkpoint import config_digest, load_weights
@@ -22,14 +23,16 @@ from shared.models.pocket.family import PocketWeights
 from shared.models.pocket.network import StreamerNetwork
 from shared.models.video_codec import VideoCodec
 from training.audio_codec import train_audio_codec
-from training.data.bank import load_bank
+from training.data.bank import Bank, load_bank, together, warped
 from training.data.speech import Utterance, load_corpus
+from training.data.voices import installed
 from training.distil import train_distil
 from training.errors import TrainingError
 from training.files import read, write
 from training.loop import CHECKPOINT, Schedule, TrainConfig
 from training.performer import train_performer
 from training.recipes import (
+    BankRecipe,
     CodecRecipe,
     DistilRecipe,
     PerformerRecipe,
@@ -47,6 +50,8 @@ CodecT = TypeVar("CodecT", AudioCodec, VideoCodec)
 FINAL = "final.pt"
 TIMER = "timer.pt"
 HELD_OUT_SEED = 2
+NEURAL = ("kokoro",)  # families of voices that take half a second an utterance
+ECHOES = 200  # sentences of the agent that a user's microphone may catch
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -199,22 +204,35 @@ def thinker(shop: Workshop) -> None:
     stage = _Stage(shop, "thinker", recipe.schedule)
     if stage.is_done:
         return
-    folder, bank = shop.runs / "data", recipe.bank
-    voices = load_bank(folder, requests=bank.requests, others=bank.others, seed=1, held_out=False)
+    voices = _users(shop, recipe.bank)
     held_out = load_bank(
-        folder,
-        requests=bank.held_out_requests,
-        others=bank.held_out_others,
-        seed=HELD_OUT_SEED,
-        held_out=True,
-    )
+        shop.runs / "data", requests=recipe.bank.held_out_requests, others=recipe.bank.held_out_others,
+        seed=HELD_OUT_SEED, held_out=True,
+    )  # fmt: skip
+    speech, _ = shop.speech(recipe.speech)
     base = stage.begin(shop)
     listener = train_thinker(
         stage.config, shop.model, voices, held_out,
         batch=recipe.batch, pictured=recipe.pictured, units=recipe.units, resume=stage.resumes,
+        echoes=[utterance.pcm for utterance in speech[:ECHOES]],
         start=None if base is None else base.network.listener,
     )  # fmt: skip
     stage.finish(listener)
+
+
+def _users(shop: Workshop, recipe: BankRecipe) -> Bank:
+    """Everything that users are to say. Neural voices are slow, so that few sentences are made to be many."""
+    folder = shop.runs / "data"
+    quick = load_bank(folder, requests=recipe.requests, others=recipe.others, seed=1, held_out=False)
+    neural = tuple(family for family in NEURAL if family in installed(held_out=False))
+    if not neural:
+        return quick
+    slow = load_bank(
+        folder, requests=recipe.neural_requests, others=recipe.neural_others, seed=1, held_out=False,
+        families=neural,
+    )  # fmt: skip
+    rng = np.random.default_rng(1)
+    return together(quick, slow, *(warped(slow, rng) for _ in range(recipe.neural_copies)))
 
 
 def distil(shop: Workshop) -> None:

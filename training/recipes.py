@@ -82,10 +82,17 @@ class PerformerRecipe:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BankRecipe:
-    """How many utterances of users are spoken: requests, and others that ask for nothing."""
+    """How many utterances of users are spoken: requests, and others that ask for nothing.
+
+    Those of neural voices, where they are installed, are so many, and so many copies of each with other vocal
+    tracts.
+    """
 
     requests: int = 14_000
     others: int = 10_000
+    neural_requests: int = 480
+    neural_others: int = 120
+    neural_copies: int = 4
     held_out_requests: int = 1_500
     held_out_others: int = 1_000
 
@@ -98,6 +105,7 @@ class ThinkerRecipe:
     """`thinker.toml`."""
 
     schedule: Schedule
+    speech: SpeechRecipe = field(default_factory=SpeechRecipe)
     bank: BankRecipe = field(default_factory=BankRecipe)
     batch: int = 16
     pictured: int = 2

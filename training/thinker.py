@@ -9,7 +9,7 @@ Shape suffixes: B batch, N samples, T hops, F bins, M mel bands, U units, S soun
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,9 +25,11 @@ from shared.models.pocket.phones import PHONES
 from shared.models.transformer import rms_norm
 from training.data.bank import Bank
 from training.data.scenes import compose_batch
+from training.data.synth import Sound
 from training.data.users import watch
 from training.loop import TrainConfig, train
-from training.sequence import Sequence, lay_sequence, writer
+from training.sequence import Sequence as Layout
+from training.sequence import lay_sequence, writer
 
 IGNORED = -1
 WARP = (0.84, 1.2)  # of the frequency axis: shorter and longer vocal tracts (VTLP, Jaitly and Hinton 2013)
@@ -74,10 +76,20 @@ def listener_of(student: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def draw_lesson(
-    bank: Bank, rng: np.random.Generator, *, size: int, pictured: int, units: int, held_out: bool = False
+    bank: Bank,
+    rng: np.random.Generator,
+    *,
+    size: int,
+    pictured: int,
+    units: int,
+    echoes: Sequence[Sound] = (),
+    held_out: bool = False,
 ) -> Lesson:
-    """Make up `size` scenes of `units` units, the first `pictured` of them with somebody to see."""
-    heard = compose_batch(bank, rng, size, units * 0.16)
+    """Make up `size` scenes of `units` units, the first `pictured` of them with somebody to see.
+
+    In some of them the agent is heard out of the user's loudspeaker: `echoes` are sounds of its voice.
+    """
+    heard = compose_batch(bank, rng, size, units * 0.16, echoes=echoes)
     clips = units // CLIP_UNITS
     sights = [[watch(rng, CLIP_UNITS, held_out=held_out) for _ in range(clips)] for _ in range(pictured)]
 
@@ -111,7 +123,7 @@ def warped_filters(filters_FM: Tensor, factors_B: Tensor) -> Tensor:
 
 
 def perceive(
-    student: Student, sequence: Sequence, lesson: Lesson, generator: torch.Generator | None
+    student: Student, sequence: Layout, lesson: Lesson, generator: torch.Generator | None
 ) -> tuple[Perceived, Tensor]:
     """Run whole scenes at once; with a generator, hearing is warped and masked at random.
 
@@ -208,9 +220,13 @@ def train_thinker(
     pictured: int,
     units: int,
     resume: bool,
+    echoes: Sequence[Sound] = (),
     start: Listener | None = None,
 ) -> Listener:
-    """Train the listening tower from `start` or from nothing, on scenes made of the bank's voices."""
+    """Train the listening tower from `start` or from nothing, on scenes made of the bank's voices.
+
+    `echoes` are sounds of the agent's own voice, to which it must not listen.
+    """
     torch.manual_seed(config.seed)
     student = Student(start or Listener(sizes), sizes.senses.dim)
     sequence = lay_sequence(sizes.layout(), Tower.LISTENING, units).to(config.device)
@@ -223,7 +239,8 @@ def train_thinker(
 
     def losses(step: int) -> dict[str, Tensor]:
         rng = np.random.default_rng((config.seed, step))
-        lesson = draw_lesson(bank, rng, size=batch, pictured=pictured, units=units).to(config.device)
+        lesson = draw_lesson(bank, rng, size=batch, pictured=pictured, units=units, echoes=echoes)
+        lesson = lesson.to(config.device)
         generator = torch.Generator().manual_seed(config.seed * 1_000_003 + step)
         with torch.autocast(torch.device(config.device).type, torch.bfloat16):
             return lesson_loss(*perceive(student, sequence, lesson, generator), lesson)
@@ -239,7 +256,7 @@ def train_thinker(
 
 
 @torch.no_grad()
-def _examine(student: Student, sequence: Sequence, lesson: Lesson) -> dict[str, float]:
+def _examine(student: Student, sequence: Layout, lesson: Lesson) -> dict[str, float]:
     return shares_right(*perceive(student, sequence, lesson, None), lesson)
 
 
