@@ -13,8 +13,9 @@ from training.data.users import COLOURS, follow, still, watch
 from training.errors import TrainingError
 
 
-def sights(count, units=2, **options):
-    return [watch(np.random.default_rng([5, index]), units, **options) for index in range(count)]
+@pytest.fixture(scope="module")
+def many():
+    return [watch(np.random.default_rng([5, index]), 1) for index in range(250)]
 
 
 def test_shapes_of_a_sight():
@@ -33,8 +34,7 @@ def test_same_seed_same_sight(held_out):
         assert (getattr(one, field) == getattr(other, field)).all()
 
 
-def test_how_often_somebody_and_something_is_seen():
-    many = sights(400, units=1)
+def test_how_often_somebody_and_something_is_seen(many):
     present = np.concatenate([sight.present for sight in many])
     colour = np.concatenate([sight.colour for sight in many])
     place = np.concatenate([sight.place for sight in many])
@@ -46,8 +46,8 @@ def test_how_often_somebody_and_something_is_seen():
     assert (place[~present] == 0).all()
 
 
-def test_some_scenes_are_of_no_camera():
-    dead = [sight for sight in sights(150, units=1) if (sight.frames == sight.frames[0, 0, 0]).all()]
+def test_some_scenes_are_of_no_camera(many):
+    dead = [sight for sight in many if (sight.frames == sight.frames[0, 0, 0]).all()]
     assert dead
     for sight in dead:
         assert not sight.present.any()
@@ -87,7 +87,7 @@ def test_a_held_thing_shows_in_its_colour(colour):
         pixels = sight.frames[-1].reshape(-1, 3).astype(float)
         return sum(nameable(colour, tuple(pixel)) for pixel in pixels.tolist())
 
-    held = [named(still(np.random.default_rng(seed), 1, place=(0, -0.3), colour=colour)) for seed in range(8)]
+    held = [named(still(np.random.default_rng(seed), 1, place=(0, -0.3), colour=colour)) for seed in range(4)]
     assert np.median(held) > 15
 
 
