@@ -1,8 +1,9 @@
-"""Train the tower that listens: from the user's sound and picture to what the agent should know of them.
+"""Train the tower that listens: from what the user's microphone hears to what was asked, and who speaks.
 
-The user is made up step by step (`training.data`): scenes of speech, noise and music, and drawn people before
-a camera. Beside the heads that the runtime uses, a head for phones is trained and thrown away: whoever knows
-which phone sounds hears requests in voices that were never met.
+The user is made up step by step (`training.data`): scenes of speech, noise and music, some of them
+before a camera, whose glances the tower sees through eyes that were trained before (`training.sight`).
+Beside the heads that the runtime uses, a head for phones is trained and thrown away: whoever knows which
+phone sounds hears requests in voices that were never met.
 
 Shape suffixes: B batch, N samples, T hops, F bins, M mel bands, U units, S sound frames of 40 ms.
 """
@@ -20,7 +21,7 @@ from torch.nn import functional as F
 from shared.models.causal import init_contexts
 from shared.models.layout import Tower
 from shared.models.pocket.config import FRAMES_PER_UNIT, PocketConfig
-from shared.models.pocket.listener import Listener, Perceived
+from shared.models.pocket.listener import Heard, Listener
 from shared.models.pocket.phones import PHONES
 from shared.models.transformer import rms_norm
 from training.data.bank import Bank
@@ -35,15 +36,15 @@ IGNORED = -1
 WARP = (0.84, 1.2)  # of the frequency axis: shorter and longer vocal tracts (VTLP, Jaitly and Hinton 2013)
 MASKED_BANDS = 8  # the most mel bands that are hidden at a time (SpecAugment, arXiv 1904.08779)
 REQUEST_WEIGHT = torch.tensor(3.0)  # of frames in which a request ends; most frames are none
-PHONE_WEIGHT, VOICE_WEIGHT, SIGHT_WEIGHT = 0.5, 0.3, 0.3
+PHONE_WEIGHT, VOICE_WEIGHT = 0.5, 0.3
 CLIP_UNITS = 8  # of picture before the scene before the camera changes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lesson:
-    """A batch: sound [B, N] with targets per 40 ms [B, S], pictures of the first P of the B scenes.
+    """A batch: sound [B, N] with targets per 40 ms [B, S], and what the first P of the B scenes look like.
 
-    `frames` is [P, U, 4, 3, H, W] in [-1, 1]; `present` [P, U], `place` [P, U, 2], `colour` [P, U].
+    `frames` is [P, U, 4, 3, H, W] in [-1, 1].
     """
 
     pcm: Tensor
@@ -51,9 +52,6 @@ class Lesson:
     voice: Tensor
     phones: Tensor
     frames: Tensor
-    present: Tensor
-    place: Tensor
-    colour: Tensor
 
     def to(self, device: str) -> Lesson:
         """A copy on a device."""
@@ -61,12 +59,19 @@ class Lesson:
 
 
 class Student(nn.Module):
-    """The listener with the phone head that helps it learn."""
+    """The listener with the phone head that helps it learn; its eyes stay as they are."""
 
     def __init__(self, listener: Listener, dim: int) -> None:
         super().__init__()
         self.listener = listener
+        self.listener.eyes.requires_grad_(False)
         self.phones = nn.Linear(dim, len(PHONES))
+
+    def train(self, mode: bool = True) -> Student:
+        """As every module, but for the eyes."""
+        super().train(mode)
+        self.listener.eyes.eval()
+        return self
 
 
 def listener_of(student: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -90,24 +95,16 @@ def draw_lesson(
     In some of them the agent is heard out of the user's loudspeaker: `echoes` are sounds of its voice.
     """
     heard = compose_batch(bank, rng, size, units * 0.16, echoes=echoes)
-    clips = units // CLIP_UNITS
-    sights = [[watch(rng, CLIP_UNITS, held_out=held_out) for _ in range(clips)] for _ in range(pictured)]
-
-    def joined(name: str) -> Tensor:
-        rows = [np.concatenate([getattr(clip, name) for clip in row]) for row in sights]
-        return torch.from_numpy(np.stack(rows))
-
-    frames = joined("frames").permute(0, 1, 4, 2, 3)
-    frames = frames.reshape(pictured, units, FRAMES_PER_UNIT, *frames.shape[2:])
+    sights = [
+        watch(rng, CLIP_UNITS, held_out=held_out).frames for _ in range(pictured * (units // CLIP_UNITS))
+    ]
+    frames = torch.from_numpy(np.stack(sights)).permute(0, 1, 4, 2, 3).float() / 127.5 - 1
     return Lesson(
         pcm=torch.from_numpy(heard.pcm),
         request=torch.from_numpy(heard.request),
         voice=torch.from_numpy(heard.voice),
         phones=torch.from_numpy(heard.phones),
-        frames=frames.float() / 127.5 - 1,
-        present=joined("present").float(),
-        place=joined("place").float(),
-        colour=joined("colour").long(),
+        frames=frames.reshape(pictured, units, FRAMES_PER_UNIT, *frames.shape[2:]),
     )
 
 
@@ -124,11 +121,11 @@ def warped_filters(filters_FM: Tensor, factors_B: Tensor) -> Tensor:
 
 def perceive(
     student: Student, sequence: Layout, lesson: Lesson, generator: torch.Generator | None
-) -> tuple[Perceived, Tensor]:
+) -> tuple[Heard, Tensor]:
     """Run whole scenes at once; with a generator, hearing is warped and masked at random.
 
     Returns:
-        What the heads say (of the pictured scenes' pictures, and of all sound); phone logits [B, S, phones].
+        What the heads say; phone logits [B, S, phones].
     """
     listener = student.listener
     ears, size, units = listener.ears, len(lesson.pcm), sequence.units
@@ -142,16 +139,16 @@ def perceive(
         mel_BTM = _masked(mel_BTM, generator)
     heard = ears.tokens(mel_BTM, init_contexts(ears.blocks, size))
     dark = -torch.ones(1, *lesson.frames.shape[2:], device=lesson.pcm.device)
-    seen = listener.eyes(torch.cat([lesson.frames.flatten(0, 1), dark]))[:, 0]
+    with torch.no_grad():
+        seen = listener.eyes(torch.cat([lesson.frames.flatten(0, 1), dark]))[:, 0]
     pictured = seen[:-1].view(*lesson.frames.shape[:2], -1)
     blind = seen[-1].expand(size - len(pictured), units, -1)
-    picture, sound = listener.user_tokens(heard, torch.cat([pictured, blind]))
+    picture, sound = listener.user_tokens(torch.cat([pictured, blind]), heard)
     tokens = torch.cat([picture[:, :, None], sound.view(size, units, -1, sound.shape[-1])], dim=2)
     out = listener.run(tokens.flatten(1, 2), sequence.kept_steps_R, writer(sequence, []))
     out = out.view(size, units, -1, out.shape[-1])
     sound_out = out[:, :, 1:].flatten(1, 2)
-    perceived = listener.perceive(out[: len(pictured), :, 0], sound_out)
-    return perceived, student.phones(rms_norm(sound_out))
+    return listener.perceive(sound_out), student.phones(rms_norm(sound_out))
 
 
 def _masked(mel_BTM: Tensor, generator: torch.Generator) -> Tensor:
@@ -164,36 +161,25 @@ def _masked(mel_BTM: Tensor, generator: torch.Generator) -> Tensor:
     return mel_BTM.masked_fill(hidden[:, None], float(mel_BTM.min()))
 
 
-def lesson_loss(perceived: Perceived, phones_BSP: Tensor, lesson: Lesson) -> dict[str, Tensor]:
-    """Cross-entropies of all heads and the distance of the place, weighed against each other."""
-    weight = torch.ones(perceived.request.shape[-1], device=lesson.pcm.device)
+def lesson_loss(heard: Heard, phones_BSP: Tensor, lesson: Lesson) -> dict[str, Tensor]:
+    """Cross-entropies of all heads, weighed against each other."""
+    weight = torch.ones(heard.request.shape[-1], device=lesson.pcm.device)
     weight[1:] = REQUEST_WEIGHT
-    logits = perceived.request.float().flatten(0, 1)
-    there = lesson.present > 0
-    place = (perceived.place.float() - lesson.place).abs().sum(-1)
-    sight = (
-        F.binary_cross_entropy_with_logits(perceived.present.float(), lesson.present)
-        + F.cross_entropy(perceived.colour.float().flatten(0, 1), lesson.colour.flatten())
-        + 2 * (place * there).sum() / there.sum().clamp(min=1)
-    )
     return {
         "request": F.cross_entropy(
-            logits, lesson.request.flatten(), weight=weight, ignore_index=IGNORED, label_smoothing=0.02
+            heard.request.float().flatten(0, 1), lesson.request.flatten(),
+            weight=weight, ignore_index=IGNORED, label_smoothing=0.02,
         ),
-        "voice": VOICE_WEIGHT * F.binary_cross_entropy_with_logits(perceived.voice.float(), lesson.voice),
+        "voice": VOICE_WEIGHT * F.binary_cross_entropy_with_logits(heard.voice.float(), lesson.voice),
         "phones": PHONE_WEIGHT
         * F.cross_entropy(phones_BSP.float().flatten(0, 1), lesson.phones.flatten(), ignore_index=IGNORED),
-        "sight": SIGHT_WEIGHT * sight,
-    }
+    }  # fmt: skip
 
 
-def shares_right(perceived: Perceived, phones_BSP: Tensor, lesson: Lesson) -> dict[str, float]:
-    """How often each head is right, in percent; requests by their frames, wrong alarms by the others."""
-    request, truth = perceived.request.argmax(-1), lesson.request
-    asked, silent = truth > 0, truth == 0
-    known, there = lesson.phones >= 0, lesson.present > 0
-    spread = (perceived.place - lesson.place).abs()[there]
-    colour = perceived.colour.argmax(-1)
+def lesson_marks(heard: Heard, phones_BSP: Tensor, lesson: Lesson) -> dict[str, float]:
+    """How often each head is right, in percent; requests by their frames, false alarms by the others."""
+    request, truth = heard.request.argmax(-1), lesson.request
+    asked, silent, known = truth > 0, truth == 0, lesson.phones >= 0
 
     def percent(right: Tensor) -> float:
         return 100 * float(right.float().mean())
@@ -201,12 +187,8 @@ def shares_right(perceived: Perceived, phones_BSP: Tensor, lesson: Lesson) -> di
     return {
         "asked": percent(request[asked] == truth[asked]),
         "alarms": percent(request[silent] > 0),
-        "voice": percent((perceived.voice > 0) == (lesson.voice > 0.5)),
+        "voice": percent((heard.voice > 0) == (lesson.voice > 0.5)),
         "phones": percent(phones_BSP.argmax(-1)[known] == lesson.phones[known]),
-        "present": percent((perceived.present > 0) == there),
-        "colour": percent(colour == lesson.colour),
-        "colour_of_things": percent((colour == lesson.colour)[lesson.colour > 0]),
-        "place_off": float(spread.mean()) if len(spread) else 0.0,
     }
 
 
@@ -220,15 +202,15 @@ def train_thinker(
     pictured: int,
     units: int,
     resume: bool,
+    start: Listener,
     echoes: Sequence[Sound] = (),
-    start: Listener | None = None,
 ) -> Listener:
-    """Train the listening tower from `start` or from nothing, on scenes made of the bank's voices.
+    """Train the tower of `start`, whose eyes can see already, on scenes made of the bank's voices.
 
     `echoes` are sounds of the agent's own voice, to which it must not listen.
     """
     torch.manual_seed(config.seed)
-    student = Student(start or Listener(sizes), sizes.senses.dim)
+    student = Student(start, sizes.senses.dim)
     sequence = lay_sequence(sizes.layout(), Tower.LISTENING, units).to(config.device)
     exam = [
         draw_lesson(
@@ -257,7 +239,7 @@ def train_thinker(
 
 @torch.no_grad()
 def _examine(student: Student, sequence: Layout, lesson: Lesson) -> dict[str, float]:
-    return shares_right(*perceive(student, sequence, lesson, None), lesson)
+    return lesson_marks(*perceive(student, sequence, lesson, None), lesson)
 
 
 def _mean_of(lessons: list[Lesson], examine: Callable[[Lesson], dict[str, float]]) -> dict[str, float]:

@@ -129,12 +129,11 @@ class PocketFamily:
 
     @torch.inference_mode()
     def encode(self, state: PocketState, user: Observation) -> Tensor:
-        """The user's tokens [1, T, C], pictures first."""
+        """What is seen and heard, as tokens [1, T, C]: one glance, then sound."""
         listener = self.weights.network.listener
         pcm_BN = torch.from_numpy(user.pcm).to(self.device)[None]
         frames = torch.from_numpy(user.frames).to(self.device).permute(0, 3, 1, 2)[None].float() / 127.5 - 1
-        picture, sound = listener.user_tokens(listener.ears(pcm_BN, state.ears), listener.eyes(frames))
-        return torch.cat([picture, sound], dim=1)
+        return torch.cat([listener.eyes(frames), listener.ears(pcm_BN, state.ears)], dim=1)
 
     @torch.inference_mode()
     def state_pass(self, state: PocketState, unit: int, user: Observation, tokens: Tensor) -> Said:
@@ -166,18 +165,19 @@ class PocketFamily:
         return True
 
     def _listen(self, state: PocketState, unit: int, tokens: Tensor) -> Percept:
-        """Run the listening tower over the user's tokens and read its heads."""
+        """Run the listening tower over the user's tokens, and tell what was heard and seen."""
         listener = self.weights.network.listener
+        user_BTC = torch.cat(listener.user_tokens(tokens[:, :1], tokens[:, 1:]), dim=1)
         steps_T = self.layout.steps(Block.STATE, unit, Tower.LISTENING).to(self.device)
-        out_BTC = listener.run(tokens, steps_T, state.cache.writer(Block.STATE, unit, Tower.LISTENING))
-        perceived = listener.perceive(out_BTC[:, :1], out_BTC[:, 1:])
-        x, y = perceived.place[0, 0].tolist()
+        out_BTC = listener.run(user_BTC, steps_T, state.cache.writer(Block.STATE, unit, Tower.LISTENING))
+        heard, seen = listener.perceive(out_BTC[:, 1:]), listener.eyes.perceive(tokens[:, :1])
+        x, y = seen.place[0, 0].tolist()
         return Percept(
-            requests=tuple(map(tuple, perceived.request[0].softmax(-1).tolist())),
-            voice=tuple(perceived.voice[0].sigmoid().tolist()),
-            present=perceived.present[0, 0].sigmoid().item(),
+            requests=tuple(map(tuple, heard.request[0].softmax(-1).tolist())),
+            voice=tuple(heard.voice[0].sigmoid().tolist()),
+            present=seen.present[0, 0].sigmoid().item(),
             place=(x, y),
-            colours=tuple(perceived.colour[0, 0].softmax(-1).tolist()),
+            colours=tuple(seen.colour[0, 0].softmax(-1).tolist()),
         )
 
     @torch.inference_mode()

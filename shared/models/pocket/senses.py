@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -16,8 +17,10 @@ from shared.models.audio_codec import AudioCodecState
 from shared.models.causal import ConvNeXtBlock, init_contexts
 from shared.models.layout import STEPS_PER_UNIT
 from shared.models.pocket.config import FRAMES_PER_UNIT, SensesConfig
+from shared.models.pocket.replies import Colour
 
 FLOOR = 1e-3  # magnitude of a mel band that counts as silence, for full scale 1
+PLACE = 2  # to the right and down
 GLANCE = 4  # rows and columns of the grid that a glance is read from
 
 
@@ -78,28 +81,45 @@ class Ears(nn.Module):
         return tokens
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Seen:
+    """What glances tell: `present` [B, U] and `colour` [B, U, colours] as logits, `place` [B, U, 2].
+
+    The place is that of the user's face in [-1, 1], x to the right and y down in the camera's picture.
+    """
+
+    present: Tensor
+    place: Tensor
+    colour: Tensor
+
+
 class Eyes(nn.Module):
-    """The four frames of a unit, seen together, to one token: a glance."""
+    """The four frames of a unit, seen together, to one token: a glance; and what it tells."""
 
     def __init__(self, config: SensesConfig) -> None:
         super().__init__()
         widths = (3 * FRAMES_PER_UNIT, *config.eye_widths)
         self.downs = nn.ModuleList(
-            nn.Conv2d(a, b, 3, stride=2, padding=1) for a, b in itertools.pairwise(widths)
+            nn.Conv2d(a, b, 3, stride=2, padding=1, bias=False) for a, b in itertools.pairwise(widths)
         )
-        self.mixes = nn.ModuleList(nn.Conv2d(width, width, 3, padding=1) for width in config.eye_widths)
+        self.mixes = nn.ModuleList(nn.Conv2d(w, w, 3, padding=1, bias=False) for w in config.eye_widths)
+        self.down_norms = nn.ModuleList(nn.BatchNorm2d(width) for width in config.eye_widths)
+        self.mix_norms = nn.ModuleList(nn.BatchNorm2d(width) for width in config.eye_widths)
         self.write = nn.Linear(config.eye_widths[-1] * GLANCE**2, config.dim)
+        self.tell = nn.Linear(config.dim, 1 + PLACE + len(Colour))
 
     def forward(self, frames_BTCHW: Tensor) -> Tensor:
         """See [B, 4, 3, H, W] in [-1, 1]; return a token [B, 1, C]."""
         x = frames_BTCHW.flatten(1, 2)
-        for down, mix in zip(self.downs, self.mixes, strict=True):
-            x = F.silu(down(x))
-            x = x + F.silu(mix(_norm(x)))
-        token: Tensor = self.write(F.adaptive_avg_pool2d(_norm(x), GLANCE).flatten(1))
+        layers = zip(self.downs, self.down_norms, self.mixes, self.mix_norms, strict=True)
+        for down, down_norm, mix, mix_norm in layers:
+            x = F.silu(down_norm(down(x)))
+            x = x + F.silu(mix_norm(mix(x)))
+        token: Tensor = self.write(F.adaptive_avg_pool2d(x, GLANCE).flatten(1))
         return token[:, None]
 
-
-def _norm(x_BCHW: Tensor) -> Tensor:
-    """Divide each place by the root mean square of its channels."""
-    return x_BCHW * torch.rsqrt(x_BCHW.square().mean(1, keepdim=True) + 1e-6)
+    def perceive(self, glances_BUC: Tensor) -> Seen:
+        """Read the heads off U glances."""
+        told = self.tell(F.silu(glances_BUC))
+        present, place, colour = torch.split(told, [1, PLACE, len(Colour)], dim=-1)
+        return Seen(present=present[..., 0], place=place.tanh(), colour=colour)
