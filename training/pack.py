@@ -11,8 +11,9 @@ from shared.models.pocket.family import PocketWeights
 from training.errors import TrainingError
 from training.files import read, require_room
 from training.loop import CHECKPOINT
-from training.parts import FINAL, TIMER, Workshop
+from training.parts import TIMER
 from training.thinker import listener_of
+from training.workshop import FINAL, Workshop
 
 SOURCES = {  # part of the weights -> folders under runs/, the best first; a later part is within another
     "network": ("performer",),

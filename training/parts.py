@@ -8,112 +8,43 @@ the weights that ship.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-from torch import nn
 
-from shared.checkpoint import config_digest, load_weights
 from shared.models.audio_codec import AudioCodec
-from shared.models.pocket.config import PocketConfig
-from shared.models.pocket.family import PocketWeights
+from shared.models.pocket.listener import Listener
 from shared.models.pocket.network import StreamerNetwork
 from shared.models.video_codec import VideoCodec
 from training.audio_codec import train_audio_codec
 from training.data.bank import Bank, load_bank, together, warped
-from training.data.speech import Utterance, load_corpus
 from training.data.voices import installed
 from training.distil import train_distil
 from training.errors import TrainingError
 from training.files import read, write
-from training.loop import CHECKPOINT, Schedule, TrainConfig
+from training.loop import CHECKPOINT
 from training.performer import train_performer
 from training.recipes import (
     BankRecipe,
     CodecRecipe,
     DistilRecipe,
     PerformerRecipe,
-    SpeechRecipe,
     ThinkerRecipe,
     TimingRecipe,
     load_recipe,
 )
+from training.sight import train_eyes
 from training.thinker import train_thinker
 from training.timing import train_timing
 from training.tracks import Track, held_out_track_of, training_track
 from training.video_codec import train_video_codec
+from training.workshop import FINAL, HELD_OUT_SEED, Stage, Workshop
 
 CodecT = TypeVar("CodecT", AudioCodec, VideoCodec)
-FINAL = "final.pt"
 TIMER = "timer.pt"
-HELD_OUT_SEED = 2
 NEURAL = ("kokoro",)  # families of voices that take half a second an utterance
 ECHOES = 200  # sentences of the agent that a user's microphone may catch
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Workshop:
-    """What all parts are trained with: sizes, folders, device."""
-
-    model: PocketConfig
-    runs: Path
-    recipes: Path | None = None  # folder of TOML files; None: those that ship
-    base: Path | None = None  # checkpoint folder that untrained parts begin from; None: random weights
-    device: str = "cpu"
-    resume: bool = True
-
-    def base_weights(self) -> PocketWeights | None:
-        """The checkpoint to begin from; raises CheckpointError where it doesn't fit the model."""
-        if self.base is None:
-            return None
-        weights = PocketWeights(self.model)
-        load_weights(weights, self.base, config_digest(self.model))
-        return weights.to(self.device)
-
-    def speech(self, recipe: SpeechRecipe) -> tuple[list[Utterance], list[Utterance]]:
-        """Sentences to train on and others to measure with; spoken at the first call."""
-        folder = self.runs / "data"
-        return (
-            load_corpus(folder, recipe.sentences, held_out=False),
-            load_corpus(folder, recipe.held_out, held_out=True, seed=HELD_OUT_SEED),
-        )
-
-
-class _Stage:
-    """One run of the training loop: its folder, whether it is done, where it begins."""
-
-    def __init__(self, shop: Workshop, name: str, schedule: Schedule) -> None:
-        self.name = name
-        self.config = TrainConfig.of(schedule, shop.runs / name, shop.device)
-        self.final = self.config.folder / FINAL
-        self.checkpoint = self.config.folder / CHECKPOINT
-        self.resumes = shop.resume and self.checkpoint.exists()
-        steps = read(self.checkpoint)["step"] if self.resumes else 0
-        self.is_done = steps >= schedule.steps and self.final.exists()
-        if self.is_done:
-            print(f"{name}: already trained, {steps} steps (--no-resume trains it anew)")
-
-    def begin(self, shop: Workshop) -> PocketWeights | None:
-        """Return the weights to begin from: None when they are the last run's, or random."""
-        self.final.unlink(missing_ok=True)  # no longer the last word
-        base = None if self.resumes else shop.base_weights()
-        origin = "the last run" if self.resumes else "random weights" if base is None else str(shop.base)
-        print(f"{self.name}: {self.config.steps} steps on {self.config.device}, from {origin}")
-        return base
-
-    def forget(self) -> None:
-        """Begin anew, whatever there is."""
-        self.checkpoint.unlink(missing_ok=True)
-        self.final.unlink(missing_ok=True)
-        self.resumes = self.is_done = False
-
-    def finish(self, module: nn.Module) -> None:
-        """Write the trained weights."""
-        write(self.final, module.state_dict())
-        print(f"{self.name}: trained, {self.final}")
 
 
 def audio_codec(shop: Workshop) -> None:
@@ -141,8 +72,8 @@ def _train_codec(
 ) -> None:
     """Train in two stages; in the second the encoder stays, so that what is made of latents stays valid."""
     recipe = load_recipe(CodecRecipe, f"{kind}-codec", shop.recipes)
-    whole = _Stage(shop, f"{kind}-codec", recipe.schedule)
-    decoder = _Stage(shop, f"{kind}-decoder", recipe.decoder_schedule)
+    whole = Stage(shop, f"{kind}-codec", recipe.schedule)
+    decoder = Stage(shop, f"{kind}-decoder", recipe.decoder_schedule)
     if whole.is_done and decoder.is_done:
         return
     speech, held_out = shop.speech(recipe.speech)
@@ -183,7 +114,7 @@ def timing(shop: Workshop) -> None:
 def performer(shop: Workshop) -> None:
     """Train the transformer on the latents of both codecs."""
     recipe = load_recipe(PerformerRecipe, "performer", shop.recipes)
-    stage = _Stage(shop, "performer", recipe.schedule)
+    stage = Stage(shop, "performer", recipe.schedule)
     if stage.is_done:
         return
     track, held_out = _tracks(shop, recipe)
@@ -199,11 +130,19 @@ def performer(shop: Workshop) -> None:
 
 
 def thinker(shop: Workshop) -> None:
-    """Train the tower that listens, with voices and pictures of users."""
+    """Train the eyes, then the tower that listens, with pictures and voices of users."""
     recipe = load_recipe(ThinkerRecipe, "thinker", shop.recipes)
-    stage = _Stage(shop, "thinker", recipe.schedule)
-    if stage.is_done:
+    sight = Stage(shop, "eyes", recipe.eyes_schedule)
+    stage = Stage(shop, "thinker", recipe.schedule)
+    if sight.is_done and stage.is_done:
         return
+    if not sight.is_done:
+        base = sight.begin(shop)
+        eyes = train_eyes(
+            sight.config, shop.model, clips=recipe.clips, resume=sight.resumes,
+            start=None if base is None else base.network.listener.eyes,
+        )  # fmt: skip
+        sight.finish(eyes)
     voices = _users(shop, recipe.bank)
     held_out = load_bank(
         shop.runs / "data", requests=recipe.bank.held_out_requests, others=recipe.bank.held_out_others,
@@ -211,11 +150,13 @@ def thinker(shop: Workshop) -> None:
     )  # fmt: skip
     speech, _ = shop.speech(recipe.speech)
     base = stage.begin(shop)
+    start = Listener(shop.model) if base is None else base.network.listener
+    start.eyes.load_state_dict(read(sight.final, shop.device))
     listener = train_thinker(
         stage.config, shop.model, voices, held_out,
         batch=recipe.batch, pictured=recipe.pictured, units=recipe.units, resume=stage.resumes,
         echoes=[utterance.pcm for utterance in speech[:ECHOES]],
-        start=None if base is None else base.network.listener,
+        start=start,
     )  # fmt: skip
     stage.finish(listener)
 
@@ -225,7 +166,7 @@ def _users(shop: Workshop, recipe: BankRecipe) -> Bank:
     folder = shop.runs / "data"
     quick = load_bank(folder, requests=recipe.requests, others=recipe.others, seed=1, held_out=False)
     neural = tuple(family for family in NEURAL if family in installed(held_out=False))
-    if not neural:
+    if not neural or not recipe.neural_requests:
         return quick
     slow = load_bank(
         folder, requests=recipe.neural_requests, others=recipe.neural_others, seed=1, held_out=False,
@@ -238,7 +179,7 @@ def _users(shop: Workshop, recipe: BankRecipe) -> Bank:
 def distil(shop: Workshop) -> None:
     """Teach a copy of the tower that speaks to need fewer solver steps."""
     recipe = load_recipe(DistilRecipe, "distil", shop.recipes)
-    stage = _Stage(shop, "distil", recipe.schedule)
+    stage = Stage(shop, "distil", recipe.schedule)
     if stage.is_done:
         return
     teacher = _teacher(shop)

@@ -85,7 +85,7 @@ class BankRecipe:
     """How many utterances of users are spoken: requests, and others that ask for nothing.
 
     Those of neural voices, where they are installed, are so many, and so many copies of each with other vocal
-    tracts.
+    tracts; none where `neural_requests` is 0.
     """
 
     requests: int = 14_000
@@ -97,16 +97,20 @@ class BankRecipe:
     held_out_others: int = 1_000
 
     def __post_init__(self) -> None:
-        require_positive(self, "bank")
+        least = min(self.requests, self.others, self.held_out_requests, self.held_out_others)
+        if least < 1 or min(self.neural_requests, self.neural_others, self.neural_copies) < 0:
+            raise ValueError("bank: the neural numbers must be at least 0, all others at least 1")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ThinkerRecipe:
-    """`thinker.toml`."""
+    """`thinker.toml`: the eyes, then the tower that listens."""
 
     schedule: Schedule
+    eyes_schedule: Schedule
     speech: SpeechRecipe = field(default_factory=SpeechRecipe)
     bank: BankRecipe = field(default_factory=BankRecipe)
+    clips: int = 64
     batch: int = 16
     pictured: int = 2
     units: int = 48

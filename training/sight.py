@@ -90,17 +90,16 @@ def train_eyes(
     sizes: PocketConfig,
     *,
     clips: int,
-    units: int,
     resume: bool,
     start: Eyes | None = None,
 ) -> Eyes:
-    """Train the eyes from `start` or from nothing, on `clips` drawn users of `units` units a step."""
+    """Train the eyes from `start` or from nothing, on glances at `clips` drawn users a step."""
     torch.manual_seed(config.seed)
     eyes = start or Eyes(sizes.senses)
     exam = draw_views(np.random.default_rng(EXAM_SEED), EXAM_CLIPS, 2, held_out=True)
 
     def losses(step: int) -> dict[str, Tensor]:
-        views = draw_views(np.random.default_rng((config.seed, step)), clips, units).to(config.device)
+        views = draw_views(np.random.default_rng((config.seed, step)), clips, 1).to(config.device)
         with torch.autocast(torch.device(config.device).type, torch.bfloat16):
             seen = eyes.perceive(eyes(views.frames))
         return sight_loss(seen, views)

@@ -19,15 +19,23 @@ from training.recipes import PerformerRecipe, load_recipe
 
 SPEECH = "[speech]\nsentences = 10\nheld_out = 2\n"
 SCHEDULE = "steps = {steps}\nhorizon = 4\nwarmup = 1\nsave_every = 2\nevaluate_every = 100\n"
+BANK = (
+    "[bank]\nrequests = 20\nothers = 10\nheld_out_requests = 20\nheld_out_others = 10\n"
+    "neural_requests = 0\nneural_others = 0\n"
+)
 TRACKS = "[tracks]\nsentences = 8\n"
 RECIPES = {
     "audio-codec": f"batch = 2\n{SPEECH}[schedule]\n{SCHEDULE}[decoder_schedule]\n{SCHEDULE}",
     "video-codec": f"batch = 2\n{SPEECH}[schedule]\n{SCHEDULE}[decoder_schedule]\n{SCHEDULE}",
     "timing": f"epochs = 1\n{SPEECH}",
     "performer": f"batch = 2\nunits = 4\n{SPEECH}{TRACKS}[schedule]\n{SCHEDULE}",
+    "thinker": (
+        f"clips = 2\nbatch = 2\npictured = 1\nunits = 8\n{SPEECH}{BANK}"
+        f"[eyes_schedule]\n{SCHEDULE}[schedule]\n{SCHEDULE}"
+    ),
     "distil": f"batch = 2\nunits = 4\nteacher_steps = 4\n{SPEECH}{TRACKS}[schedule]\n{SCHEDULE}",
 }
-FOLDERS = ("audio-codec", "audio-decoder", "video-codec", "video-decoder", "performer", "distil")
+FOLDERS = ("audio-codec", "audio-decoder", "video-codec", "video-decoder", "performer", "eyes", "thinker")
 
 
 def write_recipes(folder: Path, *, steps: int) -> Path:
@@ -74,6 +82,7 @@ def test_the_packed_checkpoint_is_what_the_runtime_loads(runs: Path) -> None:
     config = load_config("tiny")
     family: Any = model_builder(config.family, config.model)(weights=runs / "packed", device="cpu")
     trained = read(runs / "performer" / "final.pt")
+    trained |= {f"listener.{n}": value for n, value in read(runs / "thinker" / "final.pt").items()}
     for name, value in family.weights.network.state_dict().items():
         assert torch.equal(value, trained[name].bfloat16().float()), name
 
