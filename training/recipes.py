@@ -88,8 +88,8 @@ class BankRecipe:
     tracts; none where `neural_requests` is 0.
     """
 
-    requests: int = 14_000
-    others: int = 10_000
+    requests: int = 6_000
+    others: int = 4_000
     neural_requests: int = 480
     neural_others: int = 120
     neural_copies: int = 4
