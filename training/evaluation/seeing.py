@@ -15,11 +15,21 @@ from training.data.users import Sight, follow, still
 from training.evaluation.conversation import Conversation
 from training.evaluation.parts import Findings, Job, Part, Setting
 from training.evaluation.recogniser import words_of
-from training.evaluation.users import UNIT_SAMPLES, Speakers, asking, in_turn, observations, staged
+from training.evaluation.users import (
+    MODEL_SIDE_S,
+    UNIT_S,
+    UNIT_SAMPLES,
+    Speakers,
+    asking,
+    in_turn,
+    observations,
+    staged,
+)
 
 GAZE_UNITS = 75  # 12 s
 WALK_FRAMES, STAY_FRAMES = (10, 60), (5, 60)
-LAGS = range(16)  # frames by which the gaze may be behind the user
+LAGS = range(16)  # frames by which the gaze may be behind the user, within their units
+LATE_FRAMES = round((UNIT_S + MODEL_SIDE_S) * 25)  # until a unit of the agent is seen
 SCENE_UNITS = 6
 SCENES_A_JOB = 40
 ANSWERS_A_JOB = 10
@@ -90,7 +100,8 @@ def gaze_measures(sessions: list[Gaze]) -> dict[str, float]:
     best = max(at, key=lambda lag: sum(at[lag]))
     user, gaze = _late(sessions, best)
     off = float(np.hypot(*(user - gaze).T).mean()) if len(user) else np.nan
-    return {"gaze_x": at[best][0], "gaze_y": at[best][1], "gaze_lag_frames": float(best), "gaze_off": off}
+    lag = best + LATE_FRAMES
+    return {"gaze_x": at[best][0], "gaze_y": at[best][1], "gaze_lag_frames": float(lag), "gaze_off": off}
 
 
 def _late(sessions: list[Gaze], lag: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -23,9 +23,17 @@ from training.data.users import watch
 from training.evaluation.conversation import Conversation, sound_of
 from training.evaluation.parts import Findings, Job, Part, Setting
 from training.evaluation.signals import WINDOW, loud, seconds, within
-from training.evaluation.users import UNIT_S, UNIT_SAMPLES, Speakers, asking, in_turn, observations, staged
+from training.evaluation.users import (
+    MODEL_SIDE_S,
+    UNIT_S,
+    UNIT_SAMPLES,
+    Speakers,
+    asking,
+    in_turn,
+    observations,
+    staged,
+)
 
-MODEL_SIDE_S = 0.040  # from the end of the user's unit to the agent's, as `scripts/bench pair` measures it
 REACTION_S = 0.32  # the agent may still speak so long after the user begins to
 FIRST_S, ANSWER_S, LISTEN_S = (0.8, 1.6), 2.4, 3.0
 INTERRUPT_AFTER_S = (2.0, 5.0)  # the end of the request for a story

@@ -26,6 +26,7 @@ from training.data.voices import SHARES, Spoken, installed
 BANK_SEED = 4711  # of what is said and how: fixed, so that two evaluations hear the same
 UNIT_S = 0.16
 UNIT_SAMPLES = 2560
+MODEL_SIDE_S = 0.040  # from the end of the user's unit to the agent's, as `scripts/bench pair` measures it
 ASKED = [request for request in Request if request]
 
 
