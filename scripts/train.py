@@ -22,7 +22,7 @@ from shared.models.pocket.config import PocketConfig
 from shared.tables import from_table
 
 if TYPE_CHECKING:
-    from training.parts import Workshop
+    from training.workshop import Workshop
 
 PARTS = {
     "audio-codec": "sound to latents and back (half an hour on one core)",
@@ -136,7 +136,7 @@ def _train(args: argparse.Namespace) -> int:
 
 
 def _workshop(args: argparse.Namespace) -> Workshop:
-    from training.parts import Workshop  # noqa: PLC0415 - needs the dev packages
+    from training.workshop import Workshop  # noqa: PLC0415 - needs the dev packages
 
     config = load_config(args.config)
     shop = Workshop(model=_pocket_config(config), runs=args.runs, base=_base(args, config))

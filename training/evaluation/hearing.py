@@ -20,7 +20,7 @@ from training.data.scenes import ALONE_DB, COMMON, compose
 from training.data.synth import decibels
 from training.data.users import watch
 from training.evaluation.conversation import Conversation
-from training.evaluation.parts import Findings, Job, Part, Setting
+from training.evaluation.parts import HOSTS, Findings, Job, Part, Setting
 from training.evaluation.users import (
     UNIT_S,
     UNIT_SAMPLES,
@@ -138,6 +138,8 @@ def _plan(setting: Setting) -> list[Job]:
         seed = setting.seed + 1000 * index
         jobs += _requests_of(speakers, seed)
         jobs += _others("sentences", speakers, share_s / len(users), seed)
+    for index, speakers in enumerate(setting.guests()):
+        jobs += _requests_of(speakers, setting.seed + 500_000 + 1000 * index)
     # The first lend their voices for people in the background.
     for kind in KINDS[:2]:
         jobs += _others(kind, users[0], share_s, setting.seed)
@@ -164,9 +166,10 @@ def _others(kind: str, speakers: Speakers, seconds: float, seed: int) -> list[Jo
 
 
 def _judge(results: list[Heard]) -> Findings:
-    asked = [case for heard in results for case in heard.cases if case.asked]
+    common = [case for heard in results if heard.kind in HOSTS for case in heard.cases]
+    asked = [case for case in common if case.asked]
     others = [heard for heard in results if heard.kind in KINDS]
-    extra = sum(not case.asked for heard in results for case in heard.cases if heard.kind not in KINDS)
+    extra = len(common) - len(asked)
     measures = {"requests": float(len(asked)), **_shares(asked), "requests_twice": 100 * extra / len(asked)}
     for kind in {heard.kind for heard in results} - set(KINDS):
         own = [case for heard in results if heard.kind == kind for case in heard.cases if case.asked]

@@ -22,12 +22,13 @@ from shared.config import load_config
 from shared.errors import ConfigError
 from shared.models.family import model_builder
 from shared.models.pocket.family import PocketFamily
-from training.data.voices import SHARES
 from training.errors import TrainingError
 from training.evaluation.users import ASKED, Speakers, families, share_of
 
 Job = Callable[[PocketFamily], Any]
 SENTENCES = 10  # the fewest that ask for nothing in a bank
+HOSTS = ("espeak", "flite")  # synthesizers of the users that every machine that trains has
+GUEST_REQUESTS = 60  # of each of the others
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,7 +37,8 @@ class Effort:
 
     sentences: int  # typed, and again with the timing of the original
     clips: int  # of the codecs
-    voices: tuple[str, ...]  # synthesizers of the users, as far as they are installed
+    voices: tuple[str, ...]  # synthesizers of the users
+    guests: tuple[str, ...]  # and others that only ask, where they are installed
     requests: int  # that are only listened to
     others: int  # sentences that ask for nothing
     other_minutes: float  # in which nothing is asked
@@ -49,11 +51,11 @@ class Effort:
 
 
 FULL = Effort(
-    sentences=85, clips=85, voices=tuple(SHARES), requests=500, others=160, other_minutes=40, questions=48,
-    interruptions=48, talks=8, gazes=12, scenes=240, answers=60,
+    sentences=85, clips=85, voices=HOSTS, guests=("festival", "kokoro", "piper"), requests=400, others=160,
+    other_minutes=40, questions=48, interruptions=48, talks=8, gazes=12, scenes=240, answers=60,
 )  # fmt: skip
 SHORT = Effort(
-    sentences=6, clips=12, voices=("espeak", "flite"), requests=40, others=20, other_minutes=2.4, questions=6,
+    sentences=6, clips=12, voices=HOSTS, guests=(), requests=40, others=20, other_minutes=2.4, questions=6,
     interruptions=3, talks=1, gazes=1, scenes=40, answers=4,
 )  # fmt: skip
 
@@ -77,6 +79,13 @@ class Setting:
                 others=share_of(family, effort.others, effort.voices, least=SENTENCES),
             )
             for family in families(effort.voices)
+        ]
+
+    def guests(self) -> list[Speakers]:
+        """Those of the others that are there."""
+        return [
+            Speakers(folder=self.data, family=family, requests=GUEST_REQUESTS, others=SENTENCES)
+            for family in families(self.effort.guests)
         ]
 
 
