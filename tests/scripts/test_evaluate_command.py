@@ -12,8 +12,8 @@ from training.evaluation.measures import MEASURES, Measure, at_most
 from training.evaluation.parts import Effort
 
 LEAST = Effort(
-    sentences=1, clips=1, voices=("espeak",), guests=(), requests=20, others=10, other_minutes=0.2, questions=1,
-    interruptions=1, talks=1, gazes=1, scenes=3, answers=1,
+    sentences=1, clips=1, voices=("espeak",), guests=(), requests=20, others=10, other_minutes=0.2,
+    questions=1, interruptions=1, talks=1, gazes=1, scenes=3, answers=1,
 )  # fmt: skip
 
 
