@@ -6,7 +6,7 @@ Shape suffixes: B batch (1), T tokens, C model dim, P picture tokens a unit, Z l
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -22,7 +22,7 @@ from shared.models.audio_codec import AudioCodec, AudioCodecState
 from shared.models.cache import KVCache
 from shared.models.family import Builder, Emission, Observation, Said
 from shared.models.layout import STEPS_PER_UNIT, Block, Tower
-from shared.models.pocket.config import FRAMES_PER_UNIT, PocketConfig
+from shared.models.pocket.config import FRAMES_PER_UNIT, PHONE_LEAD, PocketConfig
 from shared.models.pocket.manners import Manners, Percept
 from shared.models.pocket.network import StreamerNetwork
 from shared.models.pocket.speech import PhoneTimer, Speech, duration_draws
@@ -32,6 +32,17 @@ from shared.models.video_codec import VideoCodec
 from shared.tables import from_table
 
 RANDOM_SEED = 20260629
+
+
+def hush_gains(frame: int) -> Tensor:
+    """Gains [4 * frame] of a unit in which the agent falls silent, for frames of so many samples.
+
+    The sound fades within the first frame and is gone for as long as the slots ran ahead.
+    """
+    gains = torch.ones(STEPS_PER_UNIT * frame)
+    gains[: PHONE_LEAD * frame] = 0.0
+    gains[:frame] = torch.linspace(1, 0, frame)
+    return gains
 
 
 class PocketWeights(nn.Module):
@@ -56,6 +67,8 @@ class PocketState:
     ears: AudioCodecState
     sound: AudioCodecState
     picture: Tensor
+    decoded: int = 0
+    hushed: set[int] = field(default_factory=set)  # units in which the agent fell silent, not decoded yet
 
 
 class PocketFamily:
@@ -84,6 +97,7 @@ class PocketFamily:
         self._picture_size = config.picture_tokens * config.video.latent_dim
         self._sound_size = STEPS_PER_UNIT * config.audio.latent_dim
         self.latent_bytes = 4 * (self._picture_size + self._sound_size)
+        self._hush_N = hush_gains(config.audio.samples_per_latent).to(device)
         self._times = flow_times(config.solver_steps)
         flow_time = self.weights.network.flow_time
         with torch.inference_mode():
@@ -143,6 +157,7 @@ class PocketFamily:
         )
         if user.interrupted or intent.hush:
             state.speech.hush()
+            state.hushed.add(unit)
         if intent.line:
             state.speech.say(intent.line)
         refused = tuple(text for text in user.texts if not self._say(state, text))
@@ -205,12 +220,19 @@ class PocketFamily:
 
     @torch.inference_mode()
     def decode(self, state: PocketState, latents: Tensor) -> Emission:
-        """Sound and picture of the next unit; call once per unit, in order."""
+        """Sound and picture of the next unit; call once per unit, in order.
+
+        The slots run ahead of the sound: what was announced before the agent was hushed is faded out here.
+        """
         picture_BPZ, sound_BTZ = self._split(latents)
         pcm_BN = self.weights.audio.decode(sound_BTZ, state.sound)
         z_BTNZ = picture_BPZ.view(1, FRAMES_PER_UNIT, -1, self.config.video.latent_dim)
         frames, state.picture = self.weights.video.decode(z_BTNZ, state.picture)
         pixels = ((frames[0].permute(0, 2, 3, 1) + 1) * 127.5).round().clamp(0, 255).to(torch.uint8)
+        if state.decoded in state.hushed:
+            state.hushed.remove(state.decoded)
+            pcm_BN = pcm_BN * self._hush_N
+        state.decoded += 1
         pcm = (pcm_BN[0].clamp(-1, 1) * 32767).round().to(torch.int16)
         return Emission(pcm=np.asarray(pcm.cpu()), frames=np.ascontiguousarray(pixels.cpu()))
 

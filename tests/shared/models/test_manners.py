@@ -151,16 +151,15 @@ def test_a_question_while_speaking_hushes_and_is_answered(talk: Talk) -> None:
 @pytest.mark.parametrize(
     ("frames", "when"),
     [
-        ("vvvv", [True]),
-        (".vvvv...", [False, True]),
-        ("vvv.....", [False, False]),
-        ("vvv.vv..", [False, True]),
+        ("vv..", [True]),
+        ("...vv...", [False, True]),
+        ("v.......", [False, False]),
         ("v.v.v.v.v.v.", [False, False, False]),
     ],
-    ids=["at once", "over the edge of a unit", "a cough", "with a flicker", "flicker alone"],
+    ids=["at once", "over the edge of a unit", "a cough", "flicker alone"],
 )
 def test_new_voice_cuts_the_agent_short(talk: Talk, frames: str, when: list[bool]) -> None:
-    assert BARGE_FRAMES == 4
+    assert BARGE_FRAMES == 2
     talk.ask(Request.STORY)
     talk.wait()
     assert hushed(talk.voice(frames)) == when

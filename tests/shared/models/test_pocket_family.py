@@ -310,3 +310,16 @@ def test_a_wrong_setting_is_a_config_error_in_one_line(table: dict[str, object],
     with pytest.raises(ConfigError, match=message) as caught:
         model_builder("pocket", table)
     assert "\n" not in str(caught.value)
+
+
+def test_a_hushed_unit_fades_and_is_silent_while_the_slots_ran_ahead(tiny_family: BuildFamily) -> None:
+    family = tiny_family()
+    observations = users(6, {0: "hello there"})
+    one = list(reply_to(family, 7, observations))
+    two = list(reply_to(family, 7, with_another_unit(observations, 4, interrupted=True)))
+    assert all(same(a, b) for a, b in zip(one[:4], two[:4], strict=True))
+    hushed = two[4].emission.pcm
+    assert np.abs(one[4].emission.pcm[640:1280]).max() > 0
+    assert np.abs(hushed[:320]).max() > 0
+    assert not hushed[639:1280].any()
+    assert np.abs(hushed[1280:]).max() > 0  # random weights are never silent by themselves
