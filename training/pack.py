@@ -42,7 +42,7 @@ def pack(shop: Workshop, out: Path) -> Path:
             )
         module = weights.get_submodule(part)
         if found is not None:
-            module.load_state_dict(found[0])
+            module.load_state_dict(module.state_dict() | found[0])
         origin = "the base checkpoint" if found is None else found[1]
         print(f"pack: {part:<16} {_parameters(module) / 1e6:6.2f} M parameters from {origin}")
     save_weights(weights, out, config_digest(shop.model))
@@ -59,14 +59,19 @@ def _trained(runs: Path, part: str) -> tuple[dict[str, Tensor], str] | None:
     for name in SOURCES[part]:
         final, checkpoint = runs / name / FINAL, runs / name / CHECKPOINT
         if final.exists():
-            return read(final), str(final)
+            return _own(name, read(final)), str(final)
         if checkpoint.exists():
             saved = read(checkpoint)
-            average = saved["average"]
-            if name == "thinker":
-                average = listener_of(average)
-            return average, f"{checkpoint} (in training, step {saved['step']})"
+            average = listener_of(saved["average"]) if name == "thinker" else saved["average"]
+            return _own(name, average), f"{checkpoint} (in training, step {saved['step']})"
     return None
+
+
+def _own(name: str, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """What a run has trained: that of the tower that speaks holds a listener too, which it left alone."""
+    if name != "performer":
+        return weights
+    return {key: value for key, value in weights.items() if not key.startswith("listener.")}
 
 
 def _parameters(module: nn.Module) -> int:
