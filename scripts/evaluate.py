@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -28,7 +29,10 @@ examples:
   evaluate --level 3 --weights runs/checkpoint        one level, of weights of your own
   evaluate --json v.json --card docs/pocket-model.md  ... and write the card's table
   evaluate --short                                    quickly, and fail if the weights do worse than they did
-  evaluate --recording OUT.mp4                        the first minute of a recorded session against its last
+
+  evaluate --user USER.mp4 --minutes 10               somebody to talk to: a film, and a JSON of what is asked when
+  live --input USER.mp4 --record OUT.mp4 --report R.json
+  evaluate --recording OUT.mp4 --report R.json        the first minute of that session against its last
 
 exit codes: 0 done, 1 a measure fell below its bar (with --short) or something failed, 2 wrong arguments
 """
@@ -46,6 +50,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--level", type=int, choices=LEVELS, action="append", help="only this level; again for more"
     )
     parser.add_argument("--short", action="store_true", help="measure little, as scripts/check does")
+    parser.add_argument(
+        "--user", type=Path, metavar="FILE.mp4",
+        help="write a film of somebody who asks things, in an unseen voice, instead",
+    )  # fmt: skip
+    parser.add_argument(
+        "--minutes", type=positive, default=10, metavar="N", help="of that film (default %(default)s)"
+    )
     parser.add_argument(
         "--recording", type=Path, metavar="FILE.mp4",
         help="measure this recording of the agent (live --record) instead",
@@ -78,6 +89,8 @@ def run(args: argparse.Namespace) -> int:
         raise RuntimeFault(f"{error.name} is missing: pip install 'thinker-performer[dev]'") from None
     if args.json is not None:
         check_target(args.json)
+    if args.user is not None:
+        return _user(args)
     if args.recording is not None:
         return _recording(args)
     check_device(args.device)
@@ -142,6 +155,18 @@ def _measure(args: argparse.Namespace, source: Source, console: Console) -> dict
             source, plans, workers=args.workers, advance=lambda name: progress.advance(bars[name])
         )
     return {part.name: part.judge(results[part.name]) for part in chosen}
+
+
+def _user(args: argparse.Namespace) -> int:
+    from training.data.films import write_user  # noqa: PLC0415 - needs the dev packages
+    from training.evaluation.parts import FULL, Setting  # noqa: PLC0415
+
+    check_target(args.user)
+    setting = Setting(effort=FULL, seed=args.seed, data=args.runs / "data")
+    bank = setting.speakers()[-1].bank()  # flite's: few speakers, each of whom can say everything
+    events = write_user(args.user, bank, np.random.default_rng(args.seed), 60.0 * args.minutes)
+    print(f"wrote {args.user}, and {args.user.with_suffix('.json')}: {len(events)} things are said")
+    return 0
 
 
 def _recording(args: argparse.Namespace) -> int:
