@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from training.evaluation.parts import Findings, Source
 
 LEVELS = range(6)
+ROOM_S = 10.0  # by which a film may turn out shorter than asked
 EXAMPLES = """\
 examples:
   evaluate                                            everything, from the shipped weights (15 min on 2 cores)
@@ -30,7 +31,7 @@ examples:
   evaluate --json v.json --card docs/pocket-model.md  ... and write the card's table
   evaluate --short                                    quickly, and fail if the weights do worse than they did
 
-  evaluate --user USER.mp4 --minutes 10               somebody to talk to: a film, and a JSON of what is asked when
+  evaluate --user USER.mp4 --minutes 10               somebody to talk to, on film; a JSON tells what is asked
   live --input USER.mp4 --record OUT.mp4 --report R.json
   evaluate --recording OUT.mp4 --report R.json        the first minute of that session against its last
 
@@ -164,7 +165,7 @@ def _user(args: argparse.Namespace) -> int:
     check_target(args.user)
     setting = Setting(effort=FULL, seed=args.seed, data=args.runs / "data")
     bank = setting.speakers()[-1].bank()  # flite's: few speakers, each of whom can say everything
-    events = write_user(args.user, bank, np.random.default_rng(args.seed), 60.0 * args.minutes)
+    events = write_user(args.user, bank, np.random.default_rng(args.seed), 60.0 * args.minutes + ROOM_S)
     print(f"wrote {args.user}, and {args.user.with_suffix('.json')}: {len(events)} things are said")
     return 0
 
