@@ -37,11 +37,11 @@ RANDOM_SEED = 20260629
 def hush_gains(frame: int) -> Tensor:
     """Gains [4 * frame] of a unit in which the agent falls silent, for frames of so many samples.
 
-    The sound fades within the first frame and is gone for as long as the slots ran ahead.
+    The sound fades within a quarter of a frame and is gone for as long as the slots ran ahead.
     """
     gains = torch.ones(STEPS_PER_UNIT * frame)
     gains[: PHONE_LEAD * frame] = 0.0
-    gains[:frame] = torch.linspace(1, 0, frame)
+    gains[: frame // 4] = torch.linspace(1, 0, frame // 4)
     return gains
 
 

@@ -19,7 +19,7 @@ from shared.models.solver import unit_generator
 SURE = 0.6  # mean chance of one request over ASKED_FRAMES that is taken for a request
 ASKED_FRAMES = 2
 DEAF_FRAMES = 20  # after an answer: what was asked still echoes in the heads for 0.6 s
-VOICE = 0.6  # chance above which a frame counts as the user's voice
+VOICE = 0.5  # chance above which a frame counts as the user's voice
 BARGE_FRAMES = 2  # more of voice than without while the agent speaks: it lets the user speak
 TAIL_FRAMES = 2  # without voice: what the agent answers is over, and voice from then on is new
 PAUSE_FRAMES = 8  # without voice: the user's turn has ended
