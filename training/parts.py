@@ -14,8 +14,8 @@ from typing import TypeVar
 import numpy as np
 
 from shared.models.audio_codec import AudioCodec
-from shared.models.pocket.listener import Listener
 from shared.models.pocket.network import StreamerNetwork
+from shared.models.pocket.senses import Eyes
 from shared.models.video_codec import VideoCodec
 from training.audio_codec import train_audio_codec
 from training.data.bank import Bank, load_bank, together, warped
@@ -150,13 +150,13 @@ def thinker(shop: Workshop) -> None:
     )  # fmt: skip
     speech, _ = shop.speech(recipe.speech)
     base = stage.begin(shop)
-    start = Listener(shop.model) if base is None else base.network.listener
-    start.eyes.load_state_dict(read(sight.final, shop.device))
+    eyes = Eyes(shop.model.senses)
+    eyes.load_state_dict(read(sight.final, shop.device))
     listener = train_thinker(
         stage.config, shop.model, voices, held_out,
         batch=recipe.batch, pictured=recipe.pictured, units=recipe.units, resume=stage.resumes,
         echoes=[utterance.pcm for utterance in speech[:ECHOES]],
-        start=start,
+        eyes=eyes, start=None if base is None else base.network.listener,
     )  # fmt: skip
     stage.finish(listener)
 

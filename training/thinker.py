@@ -23,6 +23,7 @@ from shared.models.layout import Tower
 from shared.models.pocket.config import FRAMES_PER_UNIT, PocketConfig
 from shared.models.pocket.listener import Heard, Listener
 from shared.models.pocket.phones import PHONES
+from shared.models.pocket.senses import Eyes
 from shared.models.transformer import rms_norm
 from training.data.bank import Bank
 from training.data.scenes import compose_batch
@@ -202,15 +203,18 @@ def train_thinker(
     pictured: int,
     units: int,
     resume: bool,
-    start: Listener,
+    eyes: Eyes,
+    start: Listener | None = None,
     echoes: Sequence[Sound] = (),
 ) -> Listener:
-    """Train the tower of `start`, whose eyes can see already, on scenes made of the bank's voices.
+    """Train the tower from `start` or from nothing, with trained `eyes`, on scenes made of the bank's voices.
 
     `echoes` are sounds of the agent's own voice, to which it must not listen.
     """
     torch.manual_seed(config.seed)
-    student = Student(start, sizes.senses.dim)
+    listener = start or Listener(sizes)
+    listener.eyes = eyes
+    student = Student(listener, sizes.senses.dim)
     sequence = lay_sequence(sizes.layout(), Tower.LISTENING, units).to(config.device)
     exam = [
         draw_lesson(

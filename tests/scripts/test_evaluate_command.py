@@ -40,7 +40,7 @@ def test_all_levels_are_measured(runs: Path, tmp_path: Path, capsys: pytest.Capt
     assert evaluate(runs, "--workers", 1, "--json", out, "--card", card) == 0
     content = json.loads(out.read_text(), parse_constant=lambda _: pytest.fail("no JSON"))
     missing = {measure.name for measure in MEASURES} - content["measures"].keys()
-    assert missing == {f"requests_right_{family}" for family in ("flite", "festival", "kokoro")}
+    assert missing == {f"requests_right_{family}" for family in ("flite", "festival", "kokoro", "piper")}
     assert content["measures"]["wer"] > 50
     assert content["verdicts"]["wer_over_original"] == "missed"
     assert content["cases"]["typed speech"][0]["said"]

@@ -93,27 +93,28 @@ def test_a_resumed_run_is_the_unbroken_run(runs: Path, tmp_path: Path) -> None:
         recipes = write_recipes(tmp_path / f"recipes-{steps}", steps=steps)
         for part in PARTS:
             assert train(part, "--scratch", "--runs", tmp_path, "--recipes", recipes) == 0
-    # The transformer's second half saw other latents, since its codecs changed in between.
-    for name in ("audio-codec", "audio-decoder", "video-codec", "video-decoder"):
+    # The towers' second halves saw other latents and glances: codecs and eyes changed in between.
+    for name in ("audio-codec", "audio-decoder", "video-codec", "video-decoder", "eyes"):
         assert equal(read(runs / name / "final.pt"), read(tmp_path / name / "final.pt")), name
         assert last_losses(runs / name) == last_losses(tmp_path / name)
 
 
-def test_the_transformer_resumed_is_the_unbroken_one(runs: Path, tmp_path: Path) -> None:
-    for name in ("data", "audio-codec", "video-codec"):
+@pytest.mark.parametrize("part", ["performer", "thinker"])
+def test_a_tower_resumed_is_the_unbroken_one(runs: Path, tmp_path: Path, part: str) -> None:
+    for name in ("data", "audio-codec", "video-codec", "eyes"):
         shutil.copytree(runs / name, tmp_path / name)
     for steps in (2, 4):
         recipes = write_recipes(tmp_path / f"recipes-{steps}", steps=steps)
-        assert train("performer", "--scratch", "--runs", tmp_path, "--recipes", recipes) == 0
-    assert equal(read(runs / "performer" / "final.pt"), read(tmp_path / "performer" / "final.pt"))
-    assert last_losses(runs / "performer") == last_losses(tmp_path / "performer")
+        assert train(part, "--scratch", "--runs", tmp_path, "--recipes", recipes) == 0
+    assert equal(read(runs / part / "final.pt"), read(tmp_path / part / "final.pt"))
+    assert last_losses(runs / part) == last_losses(tmp_path / part)
 
 
 def test_what_is_trained_is_not_trained_again(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = {path: path.stat().st_mtime_ns for path in runs.rglob("final.pt")}
-    for part in PARTS:
+    for part in PARTS.keys() - {"distil"}:
         assert train(part, "--scratch", "--runs", runs, "--recipes", runs / "recipes") == 0
-    assert capsys.readouterr().out.count("already trained") == 6
+    assert capsys.readouterr().out.count("already trained") == 8
     assert before == {path: path.stat().st_mtime_ns for path in runs.rglob("final.pt")}
 
 
@@ -127,7 +128,7 @@ def test_a_part_begins_from_a_checkpoint_folder(
     assert f"performer: 1 steps on cpu, from {base}" in capsys.readouterr().out
     assert train("pack", "--from", base, "--runs", tmp_path, "-o", tmp_path / "again") == 0
     out = capsys.readouterr().out
-    assert "timer      0.06 M parameters from the base checkpoint" in out
+    assert "timer              0.06 M parameters from the base checkpoint" in out
     assert f"parameters from {tmp_path / 'performer' / 'final.pt'}" in out
 
 
