@@ -16,8 +16,8 @@ from shared.models.pocket.config import FRAMES_PER_UNIT
 from shared.models.pocket.replies import Colour, Request, reply
 from shared.models.solver import unit_generator
 
-SURE = 0.6  # mean chance of one request over ASKED_FRAMES that is taken for a request
-ASKED_FRAMES = 2
+SURE = 0.5  # mean chance of one request over ASKED_FRAMES that is taken for a request
+ASKED_FRAMES = 4
 DEAF_FRAMES = 20  # after an answer: what was asked still echoes in the heads for 0.6 s
 VOICE = 0.5  # chance above which a frame counts as the user's voice
 BARGE_FRAMES = 2  # more of voice than without while the agent speaks: it lets the user speak
