@@ -25,13 +25,16 @@ from shared.models.layout import STEPS_PER_UNIT, Block, Tower
 from shared.models.pocket.config import FRAMES_PER_UNIT, PHONE_LEAD, PocketConfig
 from shared.models.pocket.manners import Manners, Percept
 from shared.models.pocket.network import StreamerNetwork
-from shared.models.pocket.speech import PhoneTimer, Speech, duration_draws
+from shared.models.pocket.phones import SILENCE
+from shared.models.pocket.speech import PhoneTimer, Speech, TextSlots, duration_draws
 from shared.models.pocket.spelling import load_dictionary
 from shared.models.solver import euler, flow_times, unit_noise
 from shared.models.video_codec import VideoCodec
 from shared.tables import from_table
 
 RANDOM_SEED = 20260629
+REST_UNITS = 3  # in which a session begins: a face is seen at rest before it speaks
+AT_REST = TextSlots(phones=(SILENCE,) * STEPS_PER_UNIT, words=())
 
 
 def hush_gains(frame: int) -> Tensor:
@@ -161,7 +164,9 @@ class PocketFamily:
         if intent.line:
             state.speech.say(intent.line)
         refused = tuple(text for text in user.texts if not self._say(state, text))
-        slots = state.speech.advance(self.weights.timer, duration_draws(state.seed, unit))
+        slots = AT_REST
+        if unit >= REST_UNITS:
+            slots = state.speech.advance(self.weights.timer, duration_draws(state.seed, unit))
         network = self.weights.network
         words = torch.tensor([[int(slots.speaking)]], device=self.device)
         phones = torch.tensor([slots.phones], device=self.device)
