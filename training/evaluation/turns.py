@@ -37,6 +37,7 @@ from training.evaluation.users import (
 REACTION_S = 0.32  # the agent may still speak so long after the user begins to
 FIRST_S, ANSWER_S, LISTEN_S = (0.8, 1.6), 2.4, 3.0
 INTERRUPT_AFTER_S = (2.0, 5.0)  # the end of the request for a story
+SILENT_S = 0.5  # without a sound: it has stopped, and does not just take breath
 STORY_S = 0.8  # the story must sound in so many seconds before it is interrupted
 SHORTEST_S = 0.9  # of an interruption
 PAUSES_S = (0.5, 1.5)
@@ -54,7 +55,7 @@ class Turns:
         text: what the user said.
         understood: all that the agent took for a request.
         answer_s: from the end of the question to the agent's first sound; NaN without one.
-        hush_s: from the user's voice to the last sound of the story; NaN if no story was told.
+        hush_s: from the user's voice to the end of the story's sound; NaN if no story was told.
         user_s: how long the user spoke.
         over_s: how long the agent spoke meanwhile, but for the time it takes to react.
         babble_s: how long it spoke before anything was asked.
@@ -122,12 +123,18 @@ def first_sound_s(heard: NDArray[np.bool_], since_s: float) -> float:
 
 
 def hushed_s(heard: NDArray[np.bool_], interruption: tuple[float, float]) -> float:
-    """How long after the start of an interruption the agent is last heard; NaN if it was silent anyway."""
+    """How long after the start of an interruption the agent falls silent; NaN if it was silent anyway.
+
+    Silent is who isn't heard for SILENT_S: an answer to what interrupts may follow before its last word.
+    """
     start, end = (round(at * RATE / WINDOW) for at in interruption)
     if not heard[max(0, start - round(STORY_S * RATE / WINDOW)) : start].any():
         return np.nan
-    during = np.flatnonzero(heard[start:end])
-    return float(during[-1] + 1) * WINDOW / RATE if len(during) else 0.0
+    gap = round(SILENT_S * RATE / WINDOW)
+    at = start
+    while at < end and heard[at : at + gap].any():
+        at += 1
+    return (at - start) * WINDOW / RATE
 
 
 def count_nods(heads: NDArray[np.float64]) -> int:

@@ -23,7 +23,8 @@ def test_the_first_sound_after_a_question() -> None:
 def test_silence_lasts_or_is_none() -> None:
     interruption = (5.0, 7.0)
     assert hushed_s(heard_at((2.0, 5.25)), interruption) == pytest.approx(0.25)
-    assert hushed_s(heard_at((2.0, 5.2), (5.9, 6.0)), interruption) == pytest.approx(1.0)
+    assert hushed_s(heard_at((2.0, 5.2), (5.5, 5.6)), interruption) == pytest.approx(0.6)  # took breath
+    assert hushed_s(heard_at((2.0, 5.2), (5.9, 6.0)), interruption) == pytest.approx(0.2)  # that is an answer
     assert hushed_s(heard_at((2.0, 9.0)), interruption) == pytest.approx(2.0)
     assert hushed_s(heard_at((2.0, 4.9), (7.5, 9.0)), interruption) == 0.0  # the answer is no story
     assert np.isnan(hushed_s(heard_at((2.0, 3.0)), interruption))
