@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import av
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -20,6 +19,7 @@ from training.data.targets import FRAME, Placed
 from training.data.voices import installed, say
 from training.data.wav import write_wav
 from training.evaluation.recogniser import recognise, word_errors
+from training.evaluation.signals import read_sound
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -64,18 +64,6 @@ def write_user(path: Path, family: str, name: str) -> list[float]:
     return [event.end_s for event in scene.events]
 
 
-def sound_of(path: Path) -> npt.NDArray[np.float32]:
-    """The whole sound, in [-1, 1]."""
-    with av.open(path) as file:
-        resampler = av.AudioResampler(format="s16", layout="mono", rate=RATE)
-        parts = [
-            part.to_ndarray().ravel()
-            for frame in [*file.decode(audio=0), None]
-            for part in resampler.resample(frame)
-        ]
-    return np.concatenate(parts).astype(np.float32) / np.float32(32768)
-
-
 def first_sound_s(pcm: npt.NDArray[np.float32]) -> float:
     """When something is heard first; infinite if nothing is."""
     window = round(WINDOW_S * RATE)
@@ -98,7 +86,7 @@ def conversation(
             "live", "--port", "0", "--input", str(user), "--record", str(video), "--report", str(report)
         )
         assert live.wait() == 0, live.output
-    return Conversation(sound_of(video), json.loads(report.read_text()), ends_s)
+    return Conversation(read_sound(video), json.loads(report.read_text()), ends_s)
 
 
 def test_every_question_is_understood_once_and_in_turn(conversation: Conversation) -> None:

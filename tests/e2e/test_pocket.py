@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pytest
 
 from training.evaluation.recogniser import recognise, word_errors
+from training.evaluation.signals import read_sound
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -22,18 +23,6 @@ QUIET_DBFS = -50.0
 SKIN_RGB = (243, 201, 165)
 CHEEKS = (slice(64, 76), slice(36, 92))  # rows and columns of a 128x128 picture
 MOUTH = (slice(72, 92), slice(50, 78))
-
-
-def sound_of(path: Path) -> npt.NDArray[np.float32]:
-    """The whole sound at 16 kHz mono, in [-1, 1]."""
-    with av.open(path) as file:
-        resampler = av.AudioResampler(format="s16", layout="mono", rate=RATE)
-        parts = [
-            part.to_ndarray().ravel()
-            for frame in [*file.decode(audio=0), None]
-            for part in resampler.resample(frame)
-        ]
-    return np.concatenate(parts).astype(np.float32) / 32768
 
 
 def pictures_of(path: Path) -> npt.NDArray[np.float32]:
@@ -65,18 +54,18 @@ def session(
 def test_what_is_typed_is_said(session: tuple[Path, dict[str, Any]]) -> None:
     video, report = session
     assert report["text"] == SENTENCE
-    heard = recognise(sound_of(video))
+    heard = recognise(read_sound(video))
     wrong, _ = word_errors(heard, SENTENCE)
     assert wrong <= 1, heard
 
 
 def test_silence_is_silent(session: tuple[Path, dict[str, Any]]) -> None:
     # The sentence takes about two seconds from the start; a loaded machine may put gaps into it, not sound.
-    assert level_dbfs(sound_of(session[0])[-2 * RATE :]) < QUIET_DBFS
+    assert level_dbfs(read_sound(session[0])[-2 * RATE :]) < QUIET_DBFS
 
 
 def test_the_face_is_there_and_its_lips_move_with_the_sound(session: tuple[Path, dict[str, Any]]) -> None:
-    sound, pictures = sound_of(session[0]), pictures_of(session[0])
+    sound, pictures = read_sound(session[0]), pictures_of(session[0])
     assert np.abs(pictures[:, *CHEEKS].mean((0, 1, 2)) - SKIN_RGB).max() < 35
     mouth = np.abs(np.diff(pictures[:, *MOUTH], axis=0)).mean((1, 2, 3))
     frames = min(len(mouth), len(sound) // 640)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training.errors import TrainingError
-from training.evaluation.signals import FLOOR_DB, RATE, WINDOW, decibels, loud, seconds
+from training.evaluation.signals import FLOOR_DB, RATE, WINDOW, decibels, loud, read_sound, seconds
 
 MINUTE_S = 60.0
 # Boxes (top, bottom, left, right) in shares of the picture where nothing but skin, or wall, is seen.
@@ -57,7 +57,7 @@ def compare(recording: Path, report: Path | None) -> Comparison:
         TrainingError: a file is not there or not what it should be, or the recording is under two minutes.
     """
     try:
-        sound = _sound(recording)
+        sound = read_sound(recording)
         pictures = _pictures(recording)
     except (OSError, av.error.FFmpegError) as error:
         raise TrainingError(f"--recording {recording}: {error}") from None
@@ -71,17 +71,6 @@ def compare(recording: Path, report: Path | None) -> Comparison:
         "longest stretch of sound (s)": _unbroken_s(sound),
     }
     return Comparison(rows=rows, whole=whole | ({} if report is None else _reported(report, sound)))
-
-
-def _sound(path: Path) -> NDArray[np.float32]:
-    with av.open(str(path)) as file:
-        resampler = av.AudioResampler(format="s16", layout="mono", rate=RATE)
-        parts = [
-            np.asarray(part.to_ndarray(), np.float32).ravel()
-            for frame in [*file.decode(audio=0), None]
-            for part in resampler.resample(frame)
-        ]
-    return np.concatenate(parts) / np.float32(32768)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import av
 import numpy as np
 from numpy.typing import NDArray
 
@@ -35,3 +38,15 @@ def within(spans: list[tuple[float, float]], num_windows: int) -> NDArray[np.boo
     for start, end in spans:
         inside |= (at >= start) & (at < end)
     return inside
+
+
+def read_sound(path: Path) -> NDArray[np.float32]:
+    """All sound of a media file at 16 kHz mono [N], in [-1, 1]; raises what opening and decoding raise."""
+    with av.open(str(path)) as file:
+        resampler = av.AudioResampler(format="s16", layout="mono", rate=RATE)
+        parts = [
+            np.asarray(part.to_ndarray(), np.float32).ravel()
+            for frame in [*file.decode(audio=0), None]
+            for part in resampler.resample(frame)
+        ]
+    return np.concatenate(parts) / np.float32(32768)
