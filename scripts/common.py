@@ -11,16 +11,14 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from shared.config import DEFAULT, RuntimeConfig, shipped_configs
-from shared.errors import ConfigError, DeviceError
+from shared.devices import check_device, open_device, settle_threads
+from shared.errors import ConfigError
 from shared.links.base import LinkShape
 from shared.links.choose import check_link
 from shared.models.family import Builder, Family, model_builder
 from shared.parent import die_with_parent
 from shared.rendezvous import Terms
-from shared.slices import HEADER_BYTES
 
 DEFAULT_RENDEZVOUS = "127.0.0.1:8764"
 PARENT = "THINKER_PERFORMER_PARENT"  # set by `live`, so that its children end with it
@@ -109,9 +107,9 @@ def load_model(config: RuntimeConfig, device: str) -> Family[Any]:
         DeviceError: there is no such device.
         ConfigError, CheckpointError: see `load_family`.
     """
-    torch.set_num_threads(config.threads)
-    check_device(device)
-    return _builder(config)(weights=config.weights_folder(), device=device)
+    settle_threads(config.threads)
+    opened = open_device(device, dtype=config.dtype, compiles=config.compile)
+    return _builder(config)(weights=config.weights_folder(), device=str(opened))
 
 
 def check_choices(config: RuntimeConfig, link: str, *devices: str) -> None:
@@ -134,25 +132,10 @@ def _builder(config: RuntimeConfig) -> Builder:
         raise ConfigError(f"config {config.name}: {error}") from None
 
 
-def check_device(device: str) -> None:
-    """Raise a DeviceError that says what is missing, or a ConfigError for what is no device."""
-    kind, _, index = device.partition(":")
-    counts = {"cpu": lambda: 1, "cuda": torch.cuda.device_count, "xpu": torch.xpu.device_count}
-    if kind not in counts or not (index.isdecimal() or device == kind):
-        raise ConfigError(f"--device {device}: must be cpu, cuda:N or xpu:N")
-    count = counts[kind]()
-    if int(index or 0) >= count:
-        raise DeviceError(
-            f"--device {device}: this torch ({torch.__version__}) sees {count or 'no'} {kind} device"
-        )
-
-
 def terms_of(family: Family[Any], config: RuntimeConfig, link: str) -> Terms:
     """What both processes must have in common."""
     shape = LinkShape(
-        slice_bytes=HEADER_BYTES + family.slice_bytes,
-        latent_bytes=HEADER_BYTES + family.latent_bytes,
-        depth=config.link_depth,
+        slice_bytes=family.slice_bytes, latent_bytes=family.latent_bytes, depth=config.link_depth
     )
     return Terms(digest=family.digest, shape=shape, link=link)
 

@@ -15,8 +15,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from scripts.bench import machine, positive
-from scripts.common import add_config_argument, check_device, seed_number
+from scripts.common import add_config_argument, seed_number
 from scripts.output import check_target, write_json
+from shared.devices import check_device
 from shared.errors import RuntimeFault
 
 if TYPE_CHECKING:

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from scripts.common import add_config_argument, check_device
+from scripts.common import add_config_argument
 from shared.checkpoint import FILE
 from shared.config import RuntimeConfig, load_config
+from shared.devices import check_device
 from shared.errors import CheckpointError, ConfigError, RuntimeFault
 from shared.models.pocket.config import PocketConfig
 from shared.tables import from_table

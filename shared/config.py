@@ -14,6 +14,7 @@ from shared.errors import ConfigError
 from shared.tables import from_table
 
 DEFAULT = "pocket"
+CHOICES = {"dtype": ("auto", "float32", "bfloat16"), "pin": ("auto", "on", "off")}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,12 +24,19 @@ class RuntimeConfig:
     `weights` is a folder: a path, `package:NAME` for weights that ship with the package `NAME`, or empty for
     random weights of a fixed seed. A Performer that needs more than `latents_within_s` for a unit is taken to
     be stuck.
+
+    How a process computes: `threads` on a CPU; `pin`: its model thread on a core of its own, "auto" for where
+    that helps; `dtype`: "auto" for what is fastest on the device, must be the same for both processes;
+    `compile`: let torch compile the model, on other devices than a CPU.
     """
 
     name: str = ""
     family: str = "pocket"
     weights: str = ""
     threads: int = 1
+    pin: str = "auto"
+    dtype: str = "auto"
+    compile: bool = False
     link_depth: int = 4
     latents_within_s: float = 10.0
     model: dict[str, Any] = field(default_factory=dict)
@@ -36,6 +44,10 @@ class RuntimeConfig:
     def __post_init__(self) -> None:
         if self.threads < 1:
             raise ValueError(f"threads={self.threads} must be at least 1")
+        for name, choices in CHOICES.items():
+            value = {"dtype": self.dtype, "pin": self.pin}[name]
+            if value not in choices:
+                raise ValueError(f"{name}={value!r} must be one of: {', '.join(choices)}")
         if not 0 < self.latents_within_s < math.inf:
             raise ValueError(f"latents_within_s={self.latents_within_s} must be above 0")
         if self.link_depth < 2:

@@ -1,0 +1,28 @@
+"""The devices that models run on. The only package that says `torch.cuda` or `torch.xpu`.
+
+device.py       what every device can do; by itself the CPU
+accelerator.py  CUDA and XPU
+opening.py      from "cuda:1" to a device, or one line that says why not
+graphs.py       captured work and its buckets
+memory.py       how much the host still has
+cores.py        threads, and a core of its own for a process
+about.py        what figures were measured on
+"""
+
+from shared.devices.about import describe
+from shared.devices.cores import Core, claim_core, settle_threads
+from shared.devices.device import Device, Event
+from shared.devices.graphs import Buckets
+from shared.devices.opening import check_device, open_device
+
+__all__ = [
+    "Buckets",
+    "Core",
+    "Device",
+    "Event",
+    "check_device",
+    "claim_core",
+    "describe",
+    "open_device",
+    "settle_threads",
+]

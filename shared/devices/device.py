@@ -1,0 +1,185 @@
+"""What every device can do. As it stands it is the CPU, on which nothing is asynchronous."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from shared.devices.about import cpu_model
+from shared.devices.graphs import Buckets, InBuckets, Work
+from shared.devices.memory import host_headroom
+from shared.errors import DeviceError
+
+log = logging.getLogger(__name__)
+
+ModuleT = TypeVar("ModuleT", bound=nn.Module)
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+class Event(Protocol):
+    """A point in the work that a device was given."""
+
+    def wait(self) -> None:
+        """Hold the calling thread until the device has got here."""
+
+    def gate(self) -> None:
+        """Hold what the device is given from now on, but not the calling thread."""
+
+    def done(self) -> bool:
+        """Whether the device has got here."""
+
+    def ms_since(self, earlier: Event) -> float:
+        """Milliseconds that the device took from an earlier event to this one; waits for both."""
+
+
+class HostEvent:
+    """On the CPU everything before it is done."""
+
+    def __init__(self) -> None:
+        self.at_ns = time.monotonic_ns()
+
+    def wait(self) -> None:
+        """Nothing to wait for."""
+
+    def gate(self) -> None:
+        """Nothing to hold."""
+
+    def done(self) -> bool:
+        """Always."""
+        return True
+
+    def ms_since(self, earlier: Event) -> float:
+        """By the monotonic clock."""
+        assert isinstance(earlier, HostEvent)
+        return (self.at_ns - earlier.at_ns) / 1e6
+
+
+class Device:
+    """Where a process computes.
+
+    Args:
+        dtype: what models compute in: "float32", "bfloat16", or "auto" for what is fastest here.
+        compiles: let `compiled` call torch.compile.
+
+    Attributes:
+        kind: "cpu", "cuda" or "xpu".
+        index: which of them.
+        torch: the same for torch.
+        dtype: what models compute in.
+    """
+
+    kind = "cpu"
+
+    def __init__(self, index: int = 0, *, dtype: str = "auto", compiles: bool = False) -> None:
+        self.index = index
+        self.torch = self._torch_device()
+        self.dtype = self._best_dtype() if dtype == "auto" else DTYPES[dtype]
+        self.compiles = compiles
+
+    def __str__(self) -> str:
+        return str(self.torch)
+
+    @property
+    def name(self) -> str:
+        """The product's name."""
+        return cpu_model()
+
+    def _torch_device(self) -> torch.device:
+        return torch.device("cpu")
+
+    def _best_dtype(self) -> torch.dtype:
+        return torch.float32
+
+    def headroom_bytes(self) -> int:
+        """Memory that can still be allocated."""
+        return host_headroom()
+
+    def require(self, num_bytes: int, what: str) -> None:
+        """Make sure that there is room, before anything is allocated.
+
+        Without this an XPU whose memory runs out hangs, and on a CPU the kernel kills some process.
+
+        Raises:
+            DeviceError: there isn't; names `what` (such as "the weights"), and both sizes.
+        """
+        there = self.headroom_bytes()
+        if num_bytes > there:
+            raise DeviceError(
+                f"{self}: {what}: {num_bytes / 1e9:.2f} GB are needed and {there / 1e9:.2f} GB free; "
+                "end what else uses its memory, or take a smaller config or fewer sessions"
+            )
+
+    def event(self) -> Event:
+        """Mark this point of the current work."""
+        return HostEvent()
+
+    def aside(self) -> AbstractContextManager[None]:
+        """What is begun inside goes its own way, after what was begun before and beside what comes next.
+
+        The next work is ordered after it by the `gate` of an `event` made inside.
+        """
+        return nullcontext()
+
+    def synchronize(self) -> None:
+        """Wait for all work."""
+
+    def host_buffer(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Host memory that this device copies to and from without holding the caller."""
+        return torch.empty(shape, dtype=dtype)
+
+    def to_host(self, x: Tensor, out: Tensor) -> Event:
+        """Begin to copy `x` to `out` of `host_buffer`; there after the event's `wait`."""
+        out.copy_(x)
+        return self.event()
+
+    def from_host(self, x: Tensor, out: Tensor) -> Event:
+        """Begin to copy `x` of `host_buffer` to `out` on the device; for work after the event's `gate`.
+
+        `x` may be filled anew after its `wait`.
+        """
+        out.copy_(x)
+        return self.event()
+
+    def register_pinned(self, tensor: Tensor) -> Callable[[], None]:
+        """Make existing host memory as good as `host_buffer`; where it can't be, all works, but slower.
+
+        Returns what undoes it, to be called before the memory goes.
+        """
+        log.debug("%s: %d bytes of host memory stay as they are", self, tensor.nbytes)
+        return lambda: None
+
+    def captured(self, work: Work, examples: Sequence[Tensor]) -> Work:
+        """Record `work` once, so that a call costs one launch; on the CPU it is `work` itself.
+
+        Args:
+            work: from tensors to tensors, always the same kernels, no synchronising inside. It is run a few
+                times on `examples`, and then writes what it writes in place. Tensors that it finds elsewhere
+                must stay where they are.
+            examples: one for each argument; calls must have the same shapes and dtypes.
+
+        Returns:
+            The same function, whose results are overwritten by its next call.
+        """
+        del examples
+        return work
+
+    def captured_in(
+        self, buckets: Buckets, work: Work, examples: Callable[[int], Sequence[Tensor]]
+    ) -> InBuckets:
+        """`work` captured for each size of the first dim in `buckets`; `examples(size)` are its arguments."""
+        recorded = {size: self.captured(work, examples(size)) for size in buckets.sizes}
+        return InBuckets(buckets, recorded, pads=self.kind != "cpu")
+
+    def compiled(self, module: ModuleT) -> ModuleT:
+        """The module through torch.compile, if the config asks for it; on a CPU it would gain nothing."""
+        return module
+
+    def optimised(self, module: ModuleT) -> ModuleT:
+        """The module on this device and in its dtype, for inference."""
+        return module.to(self.torch, self.dtype).eval().requires_grad_(False)
