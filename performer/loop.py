@@ -14,7 +14,7 @@ from shared.errors import LinkClosed, LinkTimeout, SliceError
 from shared.links.base import LinkEnd
 from shared.models.family import Family
 from shared.models.layout import Block
-from shared.slices import HEADER_BYTES, SEED, Kind, SliceHeader, seal, unseal
+from shared.slices import Flags, Kind, SliceHeader, describe
 
 WAIT_S = 0.5  # how often a wait looks at `stopping`
 RETURN_WITHIN_S = 5.0
@@ -51,13 +51,11 @@ class Performer:
             LinkError: the Thinker is gone (`LinkClosed`), or sent something that makes no sense.
         """
         try:
-            message = self._link.receiver.receive(WAIT_S)
+            header, payload = self._link.receiver.receive(WAIT_S)
         except LinkTimeout:
             return
         received_ns = time.monotonic_ns()
-        header, payload = unseal(message)
         self._take_in(header, payload)
-        payload.release()
         self._link.receiver.release()
         self._append_ns += time.monotonic_ns() - received_ns
         if header.kind is Kind.STATE:
@@ -65,9 +63,9 @@ class Performer:
             latents = self._family.solve(self.sessions[header.session], header.unit).cpu()
             self._return(header, latents, received_ns, time.monotonic_ns() - solving_ns)
 
-    def _take_in(self, header: SliceHeader, payload: memoryview) -> None:
+    def _take_in(self, header: SliceHeader, payload: Tensor) -> None:
         if header.kind is Kind.RESET:
-            self.sessions[header.session] = self._family.init_state(*SEED.unpack(payload))
+            self.sessions[header.session] = self._family.init_state(int(payload.view(torch.int64)))
         elif header.session not in self.sessions:
             raise SliceError(f"a slice of session {header.session} came before the session began")
         elif header.kind is Kind.END:
@@ -77,13 +75,12 @@ class Performer:
             self._family.append(self.sessions[header.session], block, header.unit, payload)
 
     def _return(self, state: SliceHeader, latents: Tensor, received_ns: int, solve_ns: int) -> None:
-        buffer = self._link.sender.reserve(RETURN_WITHIN_S)
-        room = torch.frombuffer(buffer, dtype=latents.dtype, offset=HEADER_BYTES, count=latents.numel())
-        room.copy_(latents)
+        room = self._link.sender.reserve(RETURN_WITHIN_S, describe(Kind.LATENTS, state.unit))
+        room[: latents.nbytes].view(latents.dtype).copy_(latents)
         header = SliceHeader(
             kind=Kind.LATENTS, session=state.session, epoch=state.epoch, unit=state.unit,
-            payload_bytes=latents.nbytes, sent_at_ns=time.monotonic_ns(), received_at_ns=received_ns,
-            append_ns=self._append_ns, solve_ns=solve_ns,
+            payload_bytes=latents.nbytes, flags=Flags.CHECKED if self._checked else Flags.NONE,
+            received_at_ns=received_ns, append_ns=self._append_ns, solve_ns=solve_ns,
         )  # fmt: skip
         self._append_ns = 0
-        self._link.sender.commit(seal(buffer, header, checked=self._checked))
+        self._link.sender.commit(header)

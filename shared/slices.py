@@ -7,7 +7,7 @@ The header (little endian):
          2     1  version
          3     1  kind
          4     2  flags
-         6     2  zero
+         6     2  layer           first layer of the piece when a slice travels in several, else 0
          8     4  session
         12     4  epoch
         16     8  unit (signed; a prefill comes before unit 0)
@@ -20,21 +20,20 @@ The header (little endian):
 
 `received_at_ns` and `sent_at_ns` of latents are of one clock, so that the time spent on the exchange is known
 without comparing the clocks of two hosts: (returned - slice sent) - (latents sent - slice received).
+
+Payloads: of PREFILL, STATE and REMEMBER what the family packed, of LATENTS float32, of RESET the session's
+seed as one int64, of END nothing.
 """
 
 import struct
-import zlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from typing import TypeAlias
 
 from shared.errors import SliceError
 
 HEADER_BYTES = 64
-VERSION = 1
-
-SEED = struct.Struct("<q")
-"""Payload of a RESET: the seed of the session that begins."""
+VERSION = 2
 
 _MAGIC = b"TP"
 _HEADER = struct.Struct("<2sBBHHIIqIIqqqq")
@@ -60,7 +59,9 @@ class Flags(IntFlag):
 
     NONE = 0
     CHECKED = 1
-    """The checksum field is the payload's CRC-32."""
+    """The checksum field is the payload's CRC-32: for debugging, about 1 ms for 1 MB."""
+    MORE = 2
+    """The batch that is to be solved is not complete yet: more follows before anything is done."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,6 +72,7 @@ class SliceHeader:
     session: int
     epoch: int
     unit: int
+    layer: int = 0
     payload_bytes: int = 0
     flags: Flags = Flags.NONE
     checksum: int = 0
@@ -80,11 +82,19 @@ class SliceHeader:
     solve_ns: int = 0
 
 
-def pack_header_into(buffer: bytearray | memoryview, header: SliceHeader) -> None:
-    """Write `header` to the first 64 bytes of `buffer`."""
+def describe(kind: Kind, unit: int) -> str:
+    """What a message is, for texts about it: "state slice of unit 7"."""
+    noun = " slice" if kind in {Kind.PREFILL, Kind.STATE, Kind.REMEMBER} else ""
+    return f"{kind.name.lower()}{noun} of unit {unit}"
+
+
+def pack_header_into(
+    buffer: bytearray | memoryview, header: SliceHeader, *, sent_at_ns: int, checksum: int
+) -> None:
+    """Write `header` to the first 64 bytes of `buffer`, with what is only known when the message leaves."""
     _HEADER.pack_into(
-        buffer, 0, _MAGIC, VERSION, header.kind, header.flags, 0, header.session, header.epoch, header.unit,
-        header.payload_bytes, header.checksum, header.sent_at_ns, header.received_at_ns, header.append_ns,
+        buffer, 0, _MAGIC, VERSION, header.kind, header.flags, header.layer, header.session, header.epoch,
+        header.unit, header.payload_bytes, checksum, sent_at_ns, header.received_at_ns, header.append_ns,
         header.solve_ns,
     )  # fmt: skip
 
@@ -97,7 +107,7 @@ def unpack_header(buffer: Buffer) -> SliceHeader:
     """
     if len(buffer) < HEADER_BYTES:
         raise SliceError(f"slice header needs {HEADER_BYTES} bytes, got {len(buffer)}")
-    magic, version, kind, flags, _, session, epoch, unit, payload_bytes, checksum, *stamps = (
+    magic, version, kind, flags, layer, session, epoch, unit, payload_bytes, checksum, *stamps = (
         _HEADER.unpack_from(buffer)
     )
     if magic != _MAGIC or version != VERSION:
@@ -108,46 +118,7 @@ def unpack_header(buffer: Buffer) -> SliceHeader:
         raise SliceError(f"unknown kind of slice: {kind}") from None
     sent_at_ns, received_at_ns, append_ns, solve_ns = stamps
     return SliceHeader(
-        kind=known_kind, flags=Flags(flags), session=session, epoch=epoch, unit=unit,
+        kind=known_kind, flags=Flags(flags), layer=layer, session=session, epoch=epoch, unit=unit,
         payload_bytes=payload_bytes, checksum=checksum, sent_at_ns=sent_at_ns, received_at_ns=received_at_ns,
         append_ns=append_ns, solve_ns=solve_ns,
     )  # fmt: skip
-
-
-def seal(buffer: bytearray | memoryview, header: SliceHeader, *, checked: bool = False) -> int:
-    """Put the header before a payload that already lies at `buffer[64:]`; returns the bytes to commit.
-
-    Args:
-        buffer: A reserved link buffer whose payload is complete.
-        header: `payload_bytes` says how long the payload is; checksum and the flag CHECKED are set here.
-        checked: Compute the CRC-32 of the payload (about 1 ms for 1 MB): for debugging.
-    """
-    end = HEADER_BYTES + header.payload_bytes
-    assert end <= len(buffer), f"payload of {header.payload_bytes} bytes in a buffer of {len(buffer)}"
-    if checked:
-        with memoryview(buffer) as whole, whole[HEADER_BYTES:end] as payload:
-            header = replace(header, flags=header.flags | Flags.CHECKED, checksum=zlib.crc32(payload))
-    pack_header_into(buffer, header)
-    return end
-
-
-def unseal(message: memoryview) -> tuple[SliceHeader, memoryview]:
-    """Split a received message into header and payload uint8[payload_bytes], a view of `message`.
-
-    Raises:
-        SliceError: the header is wrong, the payload is not as long as the header says, or the checksum of a
-            checked message does not match.
-    """
-    header = unpack_header(message)
-    payload = message[HEADER_BYTES:]
-    if len(payload) != header.payload_bytes:
-        raise SliceError(
-            f"{_describe(header)}: payload of {len(payload)} bytes, header says {header.payload_bytes}"
-        )
-    if Flags.CHECKED in header.flags and (found := zlib.crc32(payload)) != header.checksum:
-        raise SliceError(f"{_describe(header)}: checksum {found:08x}, header says {header.checksum:08x}")
-    return header, payload
-
-
-def _describe(header: SliceHeader) -> str:
-    return f"{header.kind.name.lower()} of session {header.session} epoch {header.epoch} unit {header.unit}"

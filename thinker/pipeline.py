@@ -25,7 +25,7 @@ from shared.errors import LinkTimeout
 from shared.links.base import LinkEnd
 from shared.models.family import Family, Observation, Said
 from shared.models.layout import Block
-from shared.slices import HEADER_BYTES, SEED, Kind, SliceHeader, seal, unseal
+from shared.slices import Flags, Kind, SliceHeader, describe
 from thinker.timings import Timings
 from thinker.units import AgentUnit, UserSource
 
@@ -169,11 +169,9 @@ class Pipeline:
         """Take latents off the link."""
         while (message := self.link.receiver.poll()) is not None:
             returned_ns = time.monotonic_ns()
-            header, payload = unseal(message)
+            header, payload = message
             if header.kind is Kind.LATENTS and header.session == self.session:
-                latents = torch.frombuffer(payload, dtype=torch.float32).clone()
-                self._returned(header, latents, returned_ns)
-            payload.release()
+                self._returned(header, payload.view(torch.float32).clone(), returned_ns)
             self.link.receiver.release()
 
     def _returned(self, header: SliceHeader, latents: Tensor, returned_ns: int) -> None:
@@ -261,9 +259,9 @@ class Pipeline:
                 f"the performer sent no latents of unit {self._solving} within {self.latents_within_s:g} s"
             )
 
-    def _fill_seed(self, out: memoryview) -> int:
-        SEED.pack_into(out, 0, self.seed)
-        return SEED.size
+    def _fill_seed(self, out: Tensor) -> int:
+        out[:8].view(torch.int64).fill_(self.seed)
+        return 8
 
     def _send_slice(self, block: Block, epoch: int, unit: int) -> int:
         began_ns = time.monotonic_ns()
@@ -271,11 +269,10 @@ class Pipeline:
         self.timings.packed((time.monotonic_ns() - began_ns) / 1e9)
         return began_ns
 
-    def _send(self, kind: Kind, epoch: int, unit: int, fill: Callable[[memoryview], int]) -> None:
-        buffer = self.link.sender.reserve(SEND_WITHIN_S)
-        size = fill(buffer[HEADER_BYTES:])
+    def _send(self, kind: Kind, epoch: int, unit: int, fill: Callable[[Tensor], int]) -> None:
+        size = fill(self.link.sender.reserve(SEND_WITHIN_S, describe(kind, unit)))
         header = SliceHeader(
             kind=kind, session=self.session, epoch=epoch, unit=unit, payload_bytes=size,
-            sent_at_ns=time.monotonic_ns(),
+            flags=Flags.CHECKED if self.checked else Flags.NONE,
         )  # fmt: skip
-        self.link.sender.commit(seal(buffer, header, checked=self.checked))
+        self.link.sender.commit(header)

@@ -1,35 +1,55 @@
 """The seam between the two processes: a link is a pair of one-way channels over preallocated buffers.
 
-A sender fills the next free buffer in place and commits it; a receiver reads messages in place, in order, and
-releases each. On one host the link copies nothing, and nothing is allocated per message. Each sender and each
-receiver belongs to one thread; the two of an end may belong to different threads.
+A message is a header and a payload, which lies on the link's device. A sender fills the next free buffer in
+place and commits it with its header; a receiver reads messages in place, in order, and releases each. On one
+host the link copies nothing, and no payload is ever allocated. Each sender and each receiver belongs to one
+thread; the two of an end may belong to different threads.
 """
 
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol, Self
+
+from torch import Tensor
 
 from shared.links.peer import Peer
+from shared.slices import SliceHeader
+
+A_MESSAGE = "a message"
+
+
+class Message(NamedTuple):
+    """What a receiver hands out; the payload is valid until it is released."""
+
+    header: SliceHeader
+    payload: Tensor
+    """uint8[header.payload_bytes], 64-byte aligned, on the link's device."""
 
 
 class Sender(Protocol):
     """The writing end of one direction."""
 
     max_bytes: int
-    """Size of every buffer: the largest message."""
+    """Size of every buffer: the largest payload."""
 
-    def reserve(self, timeout_s: float) -> memoryview:
-        """The next free buffer, writable, uint8[max_bytes], 64-byte aligned; the same one until committed.
+    def reserve(self, timeout_s: float, what: str = A_MESSAGE) -> Tensor:
+        """The next free buffer, uint8[max_bytes], 64-byte aligned; the same one until committed.
+
+        Args:
+            timeout_s: How long to wait for one.
+            what: What it is for, as the error shall call it: "state slice of unit 7".
 
         Raises:
-            LinkTimeout: no buffer became free in `timeout_s` seconds: the peer does not keep up.
+            LinkTimeout: no buffer became free in time: the peer does not keep up.
             LinkClosed: the peer is gone.
         """
         ...
 
-    def commit(self, num_bytes: int) -> None:
-        """Send the first `num_bytes` of the reserved buffer; returns without waiting for the peer.
+    def commit(self, header: SliceHeader) -> None:
+        """Send `header` and the first `header.payload_bytes` of the buffer; never waits for the peer.
+
+        `sent_at_ns` is set to this moment if it is 0; the checksum is computed for Flags.CHECKED.
 
         Raises:
             LinkClosed: the peer is gone; a peer that goes later shows at the next `reserve`.
@@ -46,25 +66,30 @@ class Receiver(Protocol):
 
     max_bytes: int
 
-    def poll(self) -> memoryview | None:
-        """The next message, uint8[n], if it is here, valid until `release`; None if there is none yet.
+    def poll(self) -> Message | None:
+        """The next message if it is here, valid until `release`; None if there is none yet.
 
         Raises:
             LinkClosed: the peer is gone and everything that it sent has been taken.
+            SliceError: what came is not what was sent; the link is of no more use.
         """
         ...
 
-    def receive(self, timeout_s: float) -> memoryview:
+    def receive(self, timeout_s: float, what: str = A_MESSAGE) -> Message:
         """The next message, waiting up to `timeout_s` seconds without using the core; valid until `release`.
 
+        Args:
+            timeout_s: How long to wait for it.
+            what: What is awaited, as the error shall call it: "latents of unit 7".
+
         Raises:
-            LinkTimeout: nothing came; the message names the peer and the direction.
-            LinkClosed: the peer is gone and everything that it sent has been taken.
+            LinkTimeout: nothing came; the text names the peer, the direction and `what`.
+            LinkClosed, SliceError: as `poll`.
         """
         ...
 
     def release(self) -> None:
-        """Give the last message's buffer back to the sender; its memoryview must not be used any more."""
+        """Give the last message's buffer back to the sender; its payload must not be used any more."""
         ...
 
     def wait(self, timeout_s: float | None) -> bool:
@@ -85,9 +110,9 @@ class LinkShape:
     """Sizes that both ends of a link must agree on."""
 
     slice_bytes: int
-    """Largest message from Thinker to Performer, slice header included."""
+    """Largest payload from Thinker to Performer."""
     latent_bytes: int
-    """Largest message from Performer to Thinker, slice header included."""
+    """Largest payload from Performer to Thinker."""
     depth: int = 4
     """Messages in flight in each direction; over a network up to twice as many, half at the receiver."""
 

@@ -6,6 +6,8 @@ The same rings as between two processes, over memory of this one. One thread may
 import mmap
 import socket
 
+import torch
+
 from shared.links.base import LinkEnd, LinkShape
 from shared.links.peer import Peer
 from shared.links.ring import slot_bytes
@@ -28,5 +30,5 @@ def loopback_pair(shape: LinkShape) -> tuple[LinkEnd, LinkEnd]:
 
 def _ring_in_memory(max_bytes: int, depth: int) -> MemoryRing:
     # An anonymous mapping and not a bytearray: it starts on a page, so that messages are aligned.
-    memory = memoryview(mmap.mmap(-1, depth * slot_bytes(max_bytes)))
-    return MemoryRing.create(max_bytes, depth, memory)
+    memory = mmap.mmap(-1, depth * slot_bytes(max_bytes))
+    return MemoryRing.create(max_bytes, depth, torch.frombuffer(memory, dtype=torch.uint8))

@@ -3,26 +3,44 @@
 Two semaphores make it: `free` counts slots that the sender may fill, `ready` counts messages that the
 receiver may take. What moves a filled slot across, and an emptied one back, is the link's own business.
 
-A slot is 64 bytes, of which the first 8 say how long the message is, and then the message.
+A slot is a header and room for a payload. In memory that both ends see, and where one message carries both,
+they lie side by side: a header is a whole cache line, so that payloads are aligned for vector loads.
 """
 
-import struct
 import time
+import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Self
 
-from shared.errors import LinkClosed, LinkTimeout
+from torch import Tensor
+
+from shared.errors import LinkClosed, LinkTimeout, SliceError
+from shared.links.base import A_MESSAGE, Message
 from shared.links.peer import Peer
 from shared.links.waiting import Poller, Semaphore
-
-PREAMBLE_BYTES = 64
-"""Before the message in a slot; a whole cache line, so that messages are aligned for vector loads."""
-
-_LENGTH = struct.Struct("<Q")
+from shared.slices import HEADER_BYTES, Flags, SliceHeader, describe, pack_header_into, unpack_header
 
 
 def slot_bytes(max_bytes: int) -> int:
-    """Size of a slot for messages of up to `max_bytes`, a multiple of 64."""
-    return PREAMBLE_BYTES + -(-max_bytes // 64) * 64
+    """Size of a slot for payloads of up to `max_bytes`, a multiple of 64."""
+    return HEADER_BYTES + -(-max_bytes // 64) * 64
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Where one message lies."""
+
+    header: memoryview
+    """uint8[64] of host memory."""
+    payload: Tensor
+    """uint8[max_bytes]."""
+
+    @classmethod
+    def over(cls, memory: Tensor, max_bytes: int) -> Self:
+        """Both side by side in `memory`, uint8[slot_bytes(max_bytes)] of the host."""
+        payload = memory[HEADER_BYTES : HEADER_BYTES + max_bytes]
+        return cls(header=memory[:HEADER_BYTES].numpy().data, payload=payload)
 
 
 class RingSender:
@@ -32,23 +50,22 @@ class RingSender:
         self,
         *,
         max_bytes: int,
-        slots: Sequence[memoryview],
+        slots: Sequence[Slot],
         free: Semaphore,
         publish: Callable[[int, int], None],
         peer: Peer,
     ) -> None:
-        """Make the end over `slots`, of `slot_bytes(max_bytes)` each.
+        """Make the end over `slots`.
 
         Args:
-            max_bytes: Largest message.
+            max_bytes: Largest payload.
             slots: The ring, writable.
             free: Counts the slots that may be filled; starts at their number.
-            publish: Called with a slot's index and the bytes to move, preamble included.
+            publish: Called with a slot's index and the bytes of its payload, when its header is written.
             peer: Who reads.
         """
         self.max_bytes = max_bytes
         self._slots = slots
-        self._messages = [slot[PREAMBLE_BYTES : PREAMBLE_BYTES + max_bytes] for slot in slots]
         self._free = free
         self._publish = publish
         self._peer = peer
@@ -58,22 +75,25 @@ class RingSender:
         self._reserved = False
         self._closed = False
 
-    def reserve(self, timeout_s: float) -> memoryview:
+    def reserve(self, timeout_s: float, what: str = A_MESSAGE) -> Tensor:
         """See `Sender.reserve`."""
         if self._closed:
             raise LinkClosed(f"{self._label}: this end was closed")
         if self._peer.gone():
             raise _gone(self._label, self._peer)
         if not self._reserved:
-            self._reserved = self._take_free(timeout_s)
-        return self._messages[self._index]
+            self._reserved = self._take_free(timeout_s, what)
+        return self._slots[self._index].payload
 
-    def commit(self, num_bytes: int) -> None:
+    def commit(self, header: SliceHeader) -> None:
         """See `Sender.commit`."""
         assert self._reserved, "commit without reserve"
+        num_bytes, slot = header.payload_bytes, self._slots[self._index]
         assert 0 <= num_bytes <= self.max_bytes, f"{num_bytes} bytes in a buffer of {self.max_bytes}"
-        _LENGTH.pack_into(self._slots[self._index], 0, num_bytes)
-        self._publish(self._index, PREAMBLE_BYTES + num_bytes)
+        checksum = _checksum(slot.payload[:num_bytes]) if header.flags & Flags.CHECKED else 0
+        sent_at_ns = header.sent_at_ns or time.monotonic_ns()
+        pack_header_into(slot.header, header, sent_at_ns=sent_at_ns, checksum=checksum)
+        self._publish(self._index, num_bytes)
         self._index = (self._index + 1) % len(self._slots)
         self._reserved = False
 
@@ -81,13 +101,15 @@ class RingSender:
         """Refuse further use; the slots are not touched."""
         self._closed = True
 
-    def _take_free(self, timeout_s: float) -> bool:
+    def _take_free(self, timeout_s: float, what: str) -> bool:
         if _take(self._free, self._poller, self._peer, timeout_s):
             return True
         if self._peer.gone():
             raise _gone(self._label, self._peer)
         in_flight = f"{len(self._slots)} messages are in flight"
-        raise LinkTimeout(f"{self._label}: it freed no buffer within {timeout_s:.3g} s, {in_flight}")
+        raise LinkTimeout(
+            f"{self._label}: it freed no buffer for {what} within {timeout_s:.3g} s, {in_flight}"
+        )
 
 
 class RingReceiver:
@@ -97,16 +119,16 @@ class RingReceiver:
         self,
         *,
         max_bytes: int,
-        slots: Sequence[memoryview],
+        slots: Sequence[Slot],
         ready: Semaphore,
         recycle: Callable[[int], None],
         peer: Peer,
         settle: Callable[[], None] | None = None,
     ) -> None:
-        """Make the end over `slots`, of `slot_bytes(max_bytes)` each.
+        """Make the end over `slots`.
 
         Args:
-            max_bytes: Largest message.
+            max_bytes: Largest payload.
             slots: The ring.
             ready: Counts the messages that may be taken.
             recycle: Called with the index of a slot whose message was released.
@@ -131,7 +153,7 @@ class RingReceiver:
         """What is readable when a message, or the peer's end, is there."""
         return ready.fileno(), peer.fileno()
 
-    def poll(self) -> memoryview | None:
+    def poll(self) -> Message | None:
         """See `Receiver.poll`."""
         self._check_open()
         assert not self._held, "the last message was not released"
@@ -139,7 +161,7 @@ class RingReceiver:
             return self._hold()
         return None
 
-    def receive(self, timeout_s: float) -> memoryview:
+    def receive(self, timeout_s: float, what: str = A_MESSAGE) -> Message:
         """See `Receiver.receive`."""
         self._check_open()
         assert not self._held, "the last message was not released"
@@ -147,7 +169,7 @@ class RingReceiver:
             self._peer.gone() and self._take_last()
         ):
             return self._hold()
-        raise LinkTimeout(f"{self._label}: nothing came within {timeout_s:.3g} s, but it is alive")
+        raise LinkTimeout(f"{self._label}: {what} did not come within {timeout_s:.3g} s, but it is alive")
 
     def release(self) -> None:
         """See `Receiver.release`."""
@@ -182,13 +204,28 @@ class RingReceiver:
             raise _gone(self._label, self._peer)
         return True
 
-    def _hold(self) -> memoryview:
+    def _hold(self) -> Message:
         slot = self._slots[self._index]
-        (num_bytes,) = _LENGTH.unpack_from(slot)
-        if num_bytes > self.max_bytes:
-            raise LinkClosed(f"{self._label}: it wrote {num_bytes} bytes into a buffer of {self.max_bytes}")
+        header = unpack_header(slot.header)
+        if header.payload_bytes > self.max_bytes:
+            raise SliceError(
+                f"{self._about(header)}: {header.payload_bytes} bytes in a buffer of {self.max_bytes}"
+            )
+        payload = slot.payload[: header.payload_bytes]
+        if header.flags & Flags.CHECKED and (found := _checksum(payload)) != header.checksum:
+            raise SliceError(
+                f"{self._about(header)}: checksum {found:08x}, header says {header.checksum:08x}"
+            )
         self._held = True
-        return slot[PREAMBLE_BYTES : PREAMBLE_BYTES + num_bytes]
+        return Message(header, payload)
+
+    def _about(self, header: SliceHeader) -> str:
+        return f"{self._label}: {describe(header.kind, header.unit)} of session {header.session}"
+
+
+def _checksum(payload: Tensor) -> int:
+    """CRC-32 of uint8[n]."""
+    return zlib.crc32(payload.cpu().numpy().data)
 
 
 def _take(semaphore: Semaphore, poller: Poller, peer: Peer, timeout_s: float) -> bool:

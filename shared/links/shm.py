@@ -15,10 +15,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Self
 
+import torch
+from torch import Tensor
+
 from shared.errors import LinkUnavailable
 from shared.links.base import LinkEnd, LinkShape
 from shared.links.peer import Peer
-from shared.links.ring import RingReceiver, RingSender, slot_bytes
+from shared.links.ring import RingReceiver, RingSender, Slot, slot_bytes
 from shared.links.waiting import Semaphore
 
 _NUM_FDS = 5
@@ -30,20 +33,19 @@ class MemoryRing:
     """One direction over memory that both ends see."""
 
     max_bytes: int
-    slots: Sequence[memoryview]
+    slots: Sequence[Slot]
     free: Semaphore
     ready: Semaphore
 
     @classmethod
-    def create(cls, max_bytes: int, depth: int, memory: memoryview) -> Self:
+    def create(cls, max_bytes: int, depth: int, memory: Tensor) -> Self:
         """A ring with new semaphores; `memory` is uint8[depth · slot_bytes(max_bytes)]."""
         return cls.over(max_bytes, depth, memory, Semaphore.create(depth), Semaphore.create())
 
     @classmethod
-    def over(cls, max_bytes: int, depth: int, memory: memoryview, free: Semaphore, ready: Semaphore) -> Self:
+    def over(cls, max_bytes: int, depth: int, memory: Tensor, free: Semaphore, ready: Semaphore) -> Self:
         """A ring that the other end has made."""
-        size = slot_bytes(max_bytes)
-        slots = [memory[index * size : (index + 1) * size] for index in range(depth)]
+        slots = [Slot.over(part, max_bytes) for part in memory.view(depth, slot_bytes(max_bytes))]
         return cls(max_bytes=max_bytes, slots=slots, free=free, ready=ready)
 
     def duplicate(self) -> Self:
@@ -171,13 +173,13 @@ def join_shm(address: str, shape: LinkShape, peer: Peer, timeout_s: float) -> Li
     return end_over_rings("shm", outgoing, incoming, peer)
 
 
-def _map(memory_fd: int, shape: LinkShape) -> memoryview:
+def _map(memory_fd: int, shape: LinkShape) -> Tensor:
     size = shape.depth * (slot_bytes(shape.slice_bytes) + slot_bytes(shape.latent_bytes))
     os.ftruncate(memory_fd, size)
-    return memoryview(mmap.mmap(memory_fd, size))
+    return torch.frombuffer(mmap.mmap(memory_fd, size), dtype=torch.uint8)
 
 
-def _split(memory: memoryview, shape: LinkShape) -> tuple[memoryview, memoryview]:
+def _split(memory: Tensor, shape: LinkShape) -> tuple[Tensor, Tensor]:
     """The ring of slices and the ring of latents in the one piece of memory."""
     slices_end = shape.depth * slot_bytes(shape.slice_bytes)
     return memory[:slices_end], memory[slices_end:]

@@ -83,11 +83,11 @@ class Family(Protocol, Generic[StateT]):
     def decode(self, state: StateT, latents: Tensor) -> Emission:
         """Thinker: latents of the next unit to sound and picture."""
 
-    def pack(self, state: StateT, block: Block, unit: int, out: memoryview) -> int:
-        """Thinker: copy the KV slice of a block to `out`; return its bytes."""
+    def pack(self, state: StateT, block: Block, unit: int, out: Tensor) -> int:
+        """Thinker: copy the KV slice of a block to `out`, uint8[slice_bytes]; return its bytes."""
 
-    def append(self, state: StateT, block: Block, unit: int, payload: memoryview) -> None:
-        """Performer: take in a slice that `pack` made."""
+    def append(self, state: StateT, block: Block, unit: int, payload: Tensor) -> None:
+        """Performer: take in a slice that `pack` made, uint8[n]."""
 
     def solve(self, state: StateT, unit: int) -> Tensor:
         """Performer: integrate from noise to the unit's latents, flat float32."""

@@ -15,6 +15,7 @@ from shared.errors import ConfigError, LinkUnavailable, RendezvousError
 from shared.greeting import VERSION, Hello, host_identity
 from shared.links.base import LinkEnd, LinkShape
 from shared.rendezvous import Listener, Terms, accept_performer, join_thinker
+from shared.slices import Kind, SliceHeader
 
 HOST = "127.0.0.1"
 PATIENCE_S = 30.0
@@ -43,14 +44,12 @@ def join(threads: ThreadPoolExecutor, port: int, terms: Terms = TERMS) -> Future
 
 
 def check_it_works(thinker_end: LinkEnd, performer_end: LinkEnd) -> None:
-    thinker_end.sender.reserve(PATIENCE_S)[:5] = b"slice"
-    thinker_end.sender.commit(5)
-    assert bytes(performer_end.receiver.receive(PATIENCE_S)) == b"slice"
-    performer_end.receiver.release()
-    performer_end.sender.reserve(PATIENCE_S)[:7] = b"latents"
-    performer_end.sender.commit(7)
-    assert bytes(thinker_end.receiver.receive(PATIENCE_S)) == b"latents"
-    thinker_end.receiver.release()
+    for one, other, number in ((thinker_end, performer_end, 1), (performer_end, thinker_end, 2)):
+        one.sender.reserve(PATIENCE_S)[:5].fill_(number)
+        one.sender.commit(SliceHeader(kind=Kind.STATE, session=1, epoch=0, unit=number, payload_bytes=5))
+        header, payload = other.receiver.receive(PATIENCE_S)
+        assert (header.unit, payload.tolist()) == (number, 5 * [number])
+        other.receiver.release()
 
 
 def free_port() -> int:

@@ -15,7 +15,6 @@ from shared.links.base import LinkEnd, LinkShape
 from shared.links.loopback import loopback_pair
 from shared.models.family import Emission, Observation, Said
 from shared.models.layout import Block
-from shared.slices import HEADER_BYTES
 from thinker.pipeline import FIRST_WITHIN_S, LATE_WITHIN_S, LOOK_EVERY_S, Counts, Pacing, Pipeline
 from thinker.timings import Timings
 from thinker.units import AgentUnit, UserUnit
@@ -41,10 +40,10 @@ class Counter:
     def decode(self, state: int, latents: Tensor) -> Emission:
         return Emission(pcm=latents.numpy().astype(np.int16), frames=np.zeros((4, 8, 8, 3), np.uint8))
 
-    def pack(self, state: int, block: Block, unit: int, out: memoryview) -> int:
+    def pack(self, state: int, block: Block, unit: int, out: Tensor) -> int:
         return 0
 
-    def append(self, state: int, block: Block, unit: int, payload: memoryview) -> None:
+    def append(self, state: int, block: Block, unit: int, payload: Tensor) -> None:
         pass
 
     def solve(self, state: int, unit: int) -> Tensor:
@@ -71,9 +70,7 @@ class User:
 @pytest.fixture
 def link() -> Iterator[LinkEnd]:
     """The Thinker's end of a link at whose other end a Performer works."""
-    thinker, performer = loopback_pair(
-        LinkShape(slice_bytes=HEADER_BYTES + 64, latent_bytes=HEADER_BYTES + 64, depth=4)
-    )
+    thinker, performer = loopback_pair(LinkShape(slice_bytes=64, latent_bytes=64, depth=4))
     model: Any = Counter()
     work = threading.Thread(target=perform, args=(model, performer), kwargs={"stopping": lambda: False})
     work.start()

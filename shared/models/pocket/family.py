@@ -241,16 +241,16 @@ class PocketFamily:
         pcm = (pcm_BN[0].clamp(-1, 1) * 32767).round().to(torch.int16)
         return Emission(pcm=np.asarray(pcm.cpu()), frames=np.ascontiguousarray(pixels.cpu()))
 
-    def pack(self, state: PocketState, block: Block, unit: int, out: memoryview) -> int:
+    def pack(self, state: PocketState, block: Block, unit: int, out: Tensor) -> int:
         """Copy the block's keys and values to `out`."""
-        size = state.cache.slice_elements(block)
-        flat = torch.frombuffer(out, dtype=torch.float32, count=size)
-        state.cache.pack(block, unit, flat)
-        return flat.nbytes
+        cache = state.cache
+        num_bytes = cache.slice_elements(block) * cache.kv_L2KND.element_size()
+        cache.pack(block, unit, out[:num_bytes].view(cache.kv_L2KND.dtype))
+        return num_bytes
 
-    def append(self, state: PocketState, block: Block, unit: int, payload: memoryview) -> None:
+    def append(self, state: PocketState, block: Block, unit: int, payload: Tensor) -> None:
         """Copy a packed slice to its places."""
-        state.cache.append(block, unit, torch.frombuffer(payload, dtype=torch.float32))
+        state.cache.append(block, unit, payload.view(state.cache.kv_L2KND.dtype))
 
     def _write(self, state: PocketState, block: Block, unit: int, x_BTC: Tensor) -> None:
         steps_T = self.layout.steps(block, unit, Tower.SPEAKING).to(self.device)

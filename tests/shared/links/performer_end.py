@@ -7,10 +7,12 @@ import select
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 
 from shared.errors import LinkClosed
 from shared.links.base import LinkEnd, LinkShape
 from shared.rendezvous import Terms, join_thinker
+from shared.slices import Kind, SliceHeader
 
 FLOOD_MESSAGES = 10
 PATIENCE_S = 600.0  # longer than any test: if the test goes, this process sees it at once
@@ -29,29 +31,33 @@ def play(role: str, end: LinkEnd) -> None:
         ROLES[role](end)
 
 
+def latents(unit: int, payload_bytes: int) -> SliceHeader:
+    return SliceHeader(kind=Kind.LATENTS, session=1, epoch=0, unit=unit, payload_bytes=payload_bytes)
+
+
 def echo(end: LinkEnd) -> None:
-    """Return every message, the empty one too, which is the last."""
-    num_bytes = 1
-    while num_bytes > 0:
-        message = end.receiver.receive(PATIENCE_S)
-        num_bytes = len(message)
-        end.sender.reserve(PATIENCE_S)[:num_bytes] = message
+    """Return every message, the one of kind END too, which is the last."""
+    kind = None
+    while kind is not Kind.END:
+        header, payload = end.receiver.receive(PATIENCE_S)
+        kind = header.kind
+        end.sender.reserve(PATIENCE_S)[: header.payload_bytes].copy_(payload)
         end.receiver.release()
-        end.sender.commit(num_bytes)
+        end.sender.commit(replace(header, received_at_ns=header.sent_at_ns, sent_at_ns=0))
 
 
 def flood(end: LinkEnd) -> None:
     """Send numbered messages and leave at once."""
     for number in range(FLOOD_MESSAGES):
         end.sender.reserve(PATIENCE_S)[0] = number
-        end.sender.commit(1)
+        end.sender.commit(latents(number, 1))
 
 
 def hold(end: LinkEnd) -> None:
     """Take one message and keep it, be half way through writing another, say so, and stay like that."""
-    held = end.receiver.receive(PATIENCE_S)
+    _, held = end.receiver.receive(PATIENCE_S)
     end.sender.reserve(PATIENCE_S)[0] = held[0]
-    end.sender.commit(1)
+    end.sender.commit(latents(0, 1))
     end.sender.reserve(PATIENCE_S)[0] = 1
     select.select([end.peer], [], [], PATIENCE_S)
 

@@ -7,20 +7,22 @@ import subprocess
 import sys
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
+import torch
+from torch import Tensor
 
-from shared.errors import LinkClosed, LinkTimeout
+from shared.errors import LinkClosed, LinkTimeout, SliceError
 from shared.links.base import LinkEnd, LinkShape
 from shared.links.loopback import loopback_pair
 from shared.links.waiting import AnyOf, Doorbell
 from shared.rendezvous import Listener, Terms, accept_performer
+from shared.slices import Flags, Kind, SliceHeader
 
 PERFORMER_END = Path(__file__).with_name("performer_end.py")
 LINKS = ["loopback", "shm", "gloo"]
@@ -82,32 +84,71 @@ def facing_a_process(link: str, role: str, shape: LinkShape) -> Iterator[Setting
 def echoed(request: pytest.FixtureRequest) -> Iterator[LinkEnd]:
     with facing(request.param, "echo") as setting:
         yield setting.end
-        send(setting.end, b"")
+        send(setting.end, b"", kind=Kind.END)
         assert receive(setting.end) == b""
 
 
-def send(end: LinkEnd, message: bytes) -> None:
-    end.sender.reserve(PATIENCE_S)[: len(message)] = message
-    end.sender.commit(len(message))
+def header_of(payload_bytes: int, unit: int = 0, kind: Kind = Kind.STATE) -> SliceHeader:
+    return SliceHeader(kind=kind, session=1, epoch=0, unit=unit, payload_bytes=payload_bytes)
+
+
+def send(end: LinkEnd, message: bytes, kind: Kind = Kind.STATE) -> None:
+    put(end.sender.reserve(PATIENCE_S), message)
+    end.sender.commit(header_of(len(message), kind=kind))
+
+
+def put(buffer: Tensor, message: bytes) -> None:
+    if message:
+        buffer[: len(message)] = torch.frombuffer(bytearray(message), dtype=torch.uint8)
 
 
 def fill(end: LinkEnd, num_messages: int, timeout_s: float) -> None:
-    for _ in range(num_messages):
-        end.sender.reserve(timeout_s)
-        end.sender.commit(1)
+    for unit in range(num_messages):
+        end.sender.reserve(timeout_s, f"state slice of unit {unit}")
+        end.sender.commit(header_of(1))
 
 
 def receive(end: LinkEnd) -> bytes:
-    message = bytes(end.receiver.receive(PATIENCE_S))
+    message = bytes(end.receiver.receive(PATIENCE_S).payload.numpy())
     end.receiver.release()
     return message
 
 
-@pytest.mark.parametrize("num_bytes", [1, 7, 64, 4096, SHAPE.slice_bytes - 1, SHAPE.slice_bytes])
+@pytest.mark.parametrize("num_bytes", [0, 1, 7, 64, 4096, SHAPE.slice_bytes - 1, SHAPE.slice_bytes])
 def test_every_size_up_to_the_largest(echoed: LinkEnd, num_bytes: int) -> None:
-    message = np.random.default_rng(num_bytes).bytes(num_bytes)
+    message = torch.randint(256, (num_bytes,), dtype=torch.uint8).numpy().tobytes()
     send(echoed, message)
     assert receive(echoed) == message
+
+
+def test_headers_cross_whole_and_are_stamped_when_they_leave(echoed: LinkEnd) -> None:
+    sent = SliceHeader(
+        kind=Kind.REMEMBER, session=7, epoch=3, unit=-1, layer=5, flags=Flags.MORE, append_ns=11, solve_ns=12
+    )
+    before = time.monotonic_ns()
+    echoed.sender.reserve(PATIENCE_S)
+    echoed.sender.commit(sent)
+    after = time.monotonic_ns()
+    header, payload = echoed.receiver.receive(PATIENCE_S)
+    echoed.receiver.release()
+    assert payload.numel() == 0
+    assert before <= header.received_at_ns <= after  # the echo puts the stamp of the way there in this field
+    assert header == replace(sent, sent_at_ns=header.sent_at_ns, received_at_ns=header.received_at_ns)
+
+
+def test_a_stamp_that_is_there_is_kept(echoed: LinkEnd) -> None:
+    echoed.sender.reserve(PATIENCE_S)
+    echoed.sender.commit(replace(header_of(0), sent_at_ns=17))
+    assert echoed.receiver.receive(PATIENCE_S).header.received_at_ns == 17
+    echoed.receiver.release()
+
+
+def test_a_checked_message_carries_the_checksum_of_its_payload(echoed: LinkEnd) -> None:
+    put(echoed.sender.reserve(PATIENCE_S), b"keys!")
+    echoed.sender.commit(replace(header_of(5), flags=Flags.CHECKED))
+    header, payload = echoed.receiver.receive(PATIENCE_S)
+    assert (header.checksum, bytes(payload.numpy())) == (zlib.crc32(b"keys!"), b"keys!")
+    echoed.receiver.release()
 
 
 def test_order_over_many_laps_with_several_in_flight(echoed: LinkEnd) -> None:
@@ -122,14 +163,10 @@ def test_buffers_are_as_large_as_agreed_and_aligned(echoed: LinkEnd) -> None:
     for _ in range(SHAPE.depth):
         buffer = echoed.sender.reserve(PATIENCE_S)
         assert len(buffer) == echoed.sender.max_bytes == SHAPE.slice_bytes
-        assert address_of(buffer) % 64 == 0
-        echoed.sender.commit(1)
-        assert address_of(echoed.receiver.receive(PATIENCE_S)) % 64 == 0
+        assert buffer.data_ptr() % 64 == 0
+        echoed.sender.commit(header_of(1))
+        assert echoed.receiver.receive(PATIENCE_S).payload.data_ptr() % 64 == 0
         echoed.receiver.release()
-
-
-def address_of(buffer: memoryview) -> int:
-    return int(np.frombuffer(buffer, dtype=np.uint8).ctypes.data)
 
 
 def test_reserving_again_gives_the_same_buffer_until_committed(echoed: LinkEnd) -> None:
@@ -137,14 +174,15 @@ def test_reserving_again_gives_the_same_buffer_until_committed(echoed: LinkEnd) 
     again = echoed.sender.reserve(PATIENCE_S)
     assert again[0] == 1
     again[0] = 2
-    echoed.sender.commit(1)
+    echoed.sender.commit(header_of(1))
     assert receive(echoed) == b"\2"
 
 
-def test_time_out_names_peer_and_direction(echoed: LinkEnd) -> None:
+def test_time_out_names_peer_direction_and_unit(echoed: LinkEnd) -> None:
     assert echoed.receiver.poll() is None
-    with pytest.raises(LinkTimeout, match=r"link from the performer: nothing came within 0\.001 s"):
-        echoed.receiver.receive(0.001)
+    message = r"link from the performer: latents of unit 7 did not come within 0\.001 s, but it is alive"
+    with pytest.raises(LinkTimeout, match=message):
+        echoed.receiver.receive(0.001, "latents of unit 7")
     send(echoed, b"still in order")
     assert receive(echoed) == b"still in order"
 
@@ -156,7 +194,7 @@ def test_wait_ends_for_a_message_which_poll_then_has(echoed: LinkEnd) -> None:
     assert echoed.receiver.wait(0)
     message = echoed.receiver.poll()
     assert message is not None
-    assert bytes(message) == b"here"
+    assert bytes(message.payload.numpy()) == b"here"
     echoed.receiver.release()
     assert not echoed.receiver.wait(0)
 
@@ -181,7 +219,11 @@ def test_a_performer_that_takes_nothing_holds_the_thinker_back(link: str) -> Non
         send(setting.end, b"taken and kept")
         assert receive(setting.end) == b"t"
         # Over a network a message can wait on either side: depth here, and depth in posted receives.
-        with pytest.raises(LinkTimeout, match=r"link to the performer: it freed no buffer within 0\.2 s"):
+        message = (
+            r"link to the performer: it freed no buffer for state slice of unit \d within 0\.2 s, "
+            rf"{SHAPE.depth} messages are in flight"
+        )
+        with pytest.raises(LinkTimeout, match=message):
             fill(setting.end, 2 * SHAPE.depth, timeout_s=0.2)
 
 
@@ -256,17 +298,28 @@ def test_a_kill_leaves_nothing_behind(link: str) -> None:
     assert num_fds() <= fds_before
 
 
+@pytest.mark.parametrize("link", LINKS)
+def test_many_in_flight(link: str) -> None:
+    shape = LinkShape(slice_bytes=1000, latent_bytes=1000, depth=40)
+    with facing(link, "echo", shape) as setting:
+        for lap in range(3):
+            messages = [bytes([lap]) * (1 + number) for number in range(shape.depth)]
+            for message in messages:
+                send(setting.end, message)
+            assert [receive(setting.end) for _ in messages] == messages
+        send(setting.end, b"", kind=Kind.END)
+        assert receive(setting.end) == b""
+
+
 def test_messages_stay_readable_memory_after_the_end_is_closed() -> None:
     thinker_end, performer_end = loopback_pair(SHAPE)
     send(thinker_end, b"kept")
-    kept: np.ndarray[Any, np.dtype[np.uint8]] = np.frombuffer(
-        performer_end.receiver.receive(0), dtype=np.uint8
-    )
+    kept = performer_end.receiver.receive(0).payload
     performer_end.close()
     thinker_end.close()
     del thinker_end, performer_end
     gc.collect()
-    assert kept.tobytes() == b"kept"
+    assert bytes(kept.numpy()) == b"kept"
 
 
 def test_a_length_that_lies_is_not_followed() -> None:
@@ -274,8 +327,21 @@ def test_a_length_that_lies_is_not_followed() -> None:
     with thinker_end, performer_end:
         slot = thinker_end.sender._slots[0]  # type: ignore[attr-defined]
         send(thinker_end, b"x")
-        slot[:8] = (SHAPE.slice_bytes + 1).to_bytes(8, "little")
-        with pytest.raises(LinkClosed, match=f"it wrote {SHAPE.slice_bytes + 1} bytes"):
+        slot.header[24:28] = (SHAPE.slice_bytes + 1).to_bytes(4, "little")
+        message = f"state slice of unit 0 of session 1: {SHAPE.slice_bytes + 1} bytes in a buffer of"
+        with pytest.raises(SliceError, match=message):
+            performer_end.receiver.poll()
+
+
+def test_a_checked_payload_that_changed_on_the_way_is_refused() -> None:
+    thinker_end, performer_end = loopback_pair(SHAPE)
+    with thinker_end, performer_end:
+        buffer = thinker_end.sender.reserve(0)
+        thinker_end.sender.commit(replace(header_of(5, unit=3), flags=Flags.CHECKED))
+        buffer[4] ^= 1
+        with pytest.raises(
+            SliceError, match="link from the thinker: state slice of unit 3 of session 1: checks"
+        ):
             performer_end.receiver.poll()
 
 

@@ -50,12 +50,12 @@ def same(one: Reply, two: Reply) -> bool:
 def as_a_pair(family: PocketFamily, seed: int, observations: list[Observation]) -> Iterator[Reply]:
     """The work of Thinker and Performer, which share nothing but the bytes of slices and latents."""
     thinker, performer = family.init_state(seed), family.init_state(seed)
-    message = memoryview(bytearray(family.slice_bytes))
+    message = torch.zeros(family.slice_bytes, dtype=torch.uint8)
 
     def exchange(block: Block, unit: int) -> None:
         size = family.pack(thinker, block, unit, message)
         assert size <= family.slice_bytes
-        family.append(performer, block, unit, memoryview(bytearray(message[:size])))
+        family.append(performer, block, unit, message[:size].clone())
         kept = family.layout.kept
         assert torch.equal(performer.cache.kv_L2KND[..., :kept, :], thinker.cache.kv_L2KND[..., :kept, :])
         assert torch.equal(performer.cache.hidden_N, thinker.cache.hidden_N)
