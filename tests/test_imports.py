@@ -16,6 +16,7 @@ MAY_IMPORT = {
     "training": {"shared"},
 }
 OURS = {*MAY_IMPORT, "scripts", "configs", "tests"}
+ACCELERATORS = {"torch.cuda", "torch.xpu"}
 NOT_IN_PROTOCOL = {"asyncio", "socket", "torch", "numpy"}
 
 
@@ -41,3 +42,23 @@ def test_packages_import_in_one_direction(package: str) -> None:
 def test_protocol_does_no_io() -> None:
     for path in sorted((ROOT / "protocol").rglob("*.py")):
         assert not set(imported(path)) & NOT_IN_PROTOCOL, path.name
+
+
+def named(path: Path) -> Iterator[str]:
+    """All `a.b` that a file names, and modules that it imports."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            yield f"{node.value.id}.{node.attr}"
+        elif isinstance(node, ast.Import):
+            yield from (".".join(alias.name.split(".")[:2]) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            yield ".".join((node.module or "").split(".")[:2])
+
+
+def test_one_package_knows_accelerators() -> None:
+    devices = ROOT / "shared/devices"
+    files = [path for package in {*MAY_IMPORT, "scripts"} for path in (ROOT / package).rglob("*.py")]
+    naming = {path for path in files if ACCELERATORS & set(named(path))}
+    assert {path.parent for path in naming} == {devices}
+    assert not [path for path in files if "intel_extension_for_pytorch" in set(imported(path))]

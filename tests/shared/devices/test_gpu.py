@@ -1,0 +1,84 @@
+"""The real thing, where there is one."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from shared.devices import Buckets, Device, check_device, open_device
+from shared.errors import DeviceError
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(params=["cuda", "xpu"])
+def device(request: pytest.FixtureRequest) -> Iterator[Device]:
+    try:
+        check_device(request.param)
+    except DeviceError as error:
+        pytest.skip(str(error))
+    device = open_device(request.param)
+    yield device
+    device.synchronize()
+
+
+def test_there_and_back(device: Device) -> None:
+    x = torch.arange(1000, device=device.torch, dtype=torch.float32)
+    out = device.host_buffer(1000)
+    assert out.is_pinned()
+    copied = device.to_host(x, out)
+    copied.wait()
+    assert copied.done()
+    assert out.equal(x.cpu())
+    back = torch.empty_like(x)
+    device.from_host(out, back).gate()
+    assert back.equal(x)
+
+
+def test_memory_that_is_registered(device: Device) -> None:
+    memory = torch.arange(1 << 16, dtype=torch.int32)
+    undo = device.register_pinned(memory)
+    there = torch.empty_like(memory, device=device.torch)
+    there.copy_(memory, non_blocking=True)
+    device.synchronize()
+    assert there.cpu().equal(memory)
+    undo()
+
+
+def test_room_is_known(device: Device) -> None:
+    assert device.name
+    device.require(1 << 20, "a megabyte")
+    with pytest.raises(DeviceError, match="a petabyte"):
+        device.require(1 << 50, "a petabyte")
+
+
+def test_events_order_and_time(device: Device) -> None:
+    began = device.event()
+    x = torch.randn(1024, 1024, device=device.torch)
+    for _ in range(10):
+        x = (x @ x).tanh()
+    ended = device.event()
+    assert ended.ms_since(began) > 0
+
+
+@torch.inference_mode()
+def test_captured_work_equals_the_work(device: Device) -> None:
+    weight = torch.randn(64, 64, device=device.torch)
+    kept = torch.zeros(4, 64, device=device.torch)
+
+    def work(x: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        y = torch.tanh(x @ weight)
+        kept.index_copy_(0, rows, y)
+        return y
+
+    def examples(size: int) -> list[torch.Tensor]:
+        rows = torch.arange(size, device=device.torch)
+        return [torch.zeros(size, 64, device=device.torch), rows]
+
+    captured = device.captured_in(Buckets(4), work, examples)
+    for size in (4, 1, 3, 2):
+        x, rows = torch.randn(size, 64, device=device.torch), torch.arange(size, device=device.torch)
+        made = captured(x, rows)
+        assert isinstance(made, torch.Tensor)
+        torch.testing.assert_close(made, torch.tanh(x @ weight))
+        torch.testing.assert_close(kept[:size], made)
