@@ -21,8 +21,9 @@ class CausalConv1d(nn.Module):
 
     def init_context(self, batch: int) -> Tensor:
         """Zeros of shape [B, P, C]: the silence before the first step."""
-        weight = self.conv.weight
-        return torch.zeros(batch, self.past, weight.shape[0], dtype=weight.dtype, device=weight.device)
+        bias = self.conv.bias
+        assert bias is not None
+        return bias.new_zeros(batch, self.past, len(bias))
 
     def forward(self, x_BTC: Tensor, context_BPC: Tensor) -> tuple[Tensor, Tensor]:
         """Return the output [B, T, C] and the context for the steps that follow."""

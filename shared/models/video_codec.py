@@ -65,7 +65,16 @@ class ChannelNorm(nn.Module):
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         """Normalise [B, C, H, W] over C."""
-        return x_BCHW * torch.rsqrt(x_BCHW.square().mean(1, keepdim=True) + 1e-6) * self.gain
+        length_B1HW = torch.linalg.vector_norm(x_BCHW, dim=1, keepdim=True)
+        return x_BCHW * torch.rsqrt(length_B1HW.square() / x_BCHW.shape[1] + 1e-6) * self.gain
+
+
+def pixel_shuffle(x_BCHW: Tensor, factor: int) -> Tensor:
+    """As `F.pixel_shuffle`, from channels-last to channels-last."""
+    batch, channels, height, width = x_BCHW.shape
+    size = batch, height, width, channels // factor**2, factor, factor
+    x = x_BCHW.permute(0, 2, 3, 1).view(size).permute(0, 1, 4, 2, 5, 3)
+    return x.reshape(batch, factor * height, factor * width, -1).permute(0, 3, 1, 2)
 
 
 class ResidualBlock(nn.Module):
@@ -163,11 +172,11 @@ class VideoCodec(nn.Module):
         """As `decode`, from latents that were not normalised."""
         batch, steps = z_BTNZ.shape[:2]
         x_BTCG, state = self.decoder_mix(self._tokens_to_grid(self.from_latent(z_BTNZ)), state)
-        x = x_BTCG.flatten(0, 1)
+        x = x_BTCG.flatten(0, 1).contiguous(memory_format=torch.channels_last)
         for block, up in zip(self.up_blocks[:-1], self.ups, strict=True):
-            x = F.pixel_shuffle(up(block(x)), 2)
+            x = pixel_shuffle(up(block(x)), 2)
         x = self.write(F.silu(self.norm(self.up_blocks[-1](x))))
-        frames_BCHW = F.pixel_shuffle(x, self.config.patch)
+        frames_BCHW = pixel_shuffle(x, self.config.patch)
         return frames_BCHW.view(batch, steps, *frames_BCHW.shape[1:]), state
 
     def _grid_to_tokens(self, x_BTCG: Tensor) -> Tensor:
