@@ -1,0 +1,1 @@
+"""Which split of N devices serves a model best: predicted by simulation from measured stage costs."""

@@ -1,0 +1,95 @@
+"""Sessions of one phase on their way through simulated devices, and what a Thinker does next with them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+MAX_UNDECODED = 2  # latents that wait; with so many the next unit waits too (thinker/seat.py)
+
+
+@dataclass(slots=True, eq=False)
+class Device:
+    """One processor, or several that work as one.
+
+    Thinkers and whole processes choose among the groups that they have; Performers and decoder shards take
+    what is in the queue.
+    """
+
+    role: str
+    processors: int = 1
+    groups: list[Group] = field(default_factory=list)
+    queue: deque[Job] = field(default_factory=deque)
+    busy: bool = False
+    worked_ms: float = 0.0
+
+
+@dataclass(slots=True)
+class Job:
+    """Stages of a group's unit that a device does in one go."""
+
+    stages: tuple[str, ...]
+    group: Group
+    then: Callable[[], None]
+
+
+@dataclass(slots=True)
+class Solved:
+    """Latents that came back; so many sessions' are still to be decoded."""
+
+    tick: float
+    late: bool
+    left: int
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Group:
+    """A group is solved as one batch, one unit at a time; its flags are those of a pipeline.
+
+    `ms` holds the costs of stages and messages (`stage_costs`); `decode` those of as many sessions as are
+    decoded in one go. `tick` is when the next state pass is due; flat out it is due in any case.
+    """
+
+    ms: dict[str, float]
+    sessions: int
+    first_tick: float
+    thinker: Device
+    performer: Device
+    decoder: Device
+    flat_out: bool
+    tick: float = field(init=False)
+    unit: int = 0
+    step: int = 0  # within its unit, in one process
+    encoded: bool = False
+    solving: bool = False
+    unremembered: bool = False
+    undecoded: deque[Solved] = field(default_factory=deque)
+    emitted: list[float] = field(default_factory=list)  # when each unit had been decoded for all
+    waits: list[float] = field(default_factory=list)  # from tick to decoded, of every session's units
+    late: int = 0
+
+    def __post_init__(self) -> None:
+        self.tick = self.first_tick
+
+    def next_tick(self, unit_ms: float) -> None:
+        """The next state pass is that of the next unit."""
+        self.unit += 1
+        self.tick = self.first_tick + self.unit * unit_ms
+
+    def due(self, now: float) -> bool:
+        """Whether the next state pass is."""
+        return self.flat_out or self.tick <= now
+
+    def next_stage(self, now: float) -> tuple[int, str] | None:
+        """What the group wants of its Thinker, the urgent first ("Order of work", docs/architecture.md)."""
+        due = self.due(now) and len(self.undecoded) < MAX_UNDECODED
+        if due and not self.solving:
+            if not self.encoded:
+                return 0, "encode"
+            return 0, "remember" if self.unremembered else "state"
+        if self.undecoded and self.decoder is self.thinker:
+            return 1, "decode"
+        if self.unremembered:
+            return 2, "remember"
+        return (3, "encode") if due and not self.encoded else None

@@ -1,0 +1,228 @@
+"""Discrete-event simulation of one cell of devices that serves some sessions; times in ms.
+
+The sessions of a phase are a *group*: their work is done as one batch. A group has at most one unit at the
+Performer. A Thinker chooses among its groups as the real one does, Performers and decoder shards take what
+comes first. One process does a group's unit from end to end, then the next that is due.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+
+from scripts.planning.group import Device, Group, Job, Solved
+from scripts.planning.layouts import Cell
+from scripts.planning.load import STAGES, Load, Outcome, group_sizes, stage_costs
+from scripts.planning.profile import Profile
+from scripts.planning.timeline import Timeline
+
+WARM_UP_UNITS = 8
+ONE_PROCESS_ORDER = ("encode", "state", "solve", "decode", "remember")
+Z99 = 2.326  # standard deviations from the median to the 99th percentile of a normal distribution
+
+
+def simulate(profile: Profile, cell: Cell, load: Load) -> Outcome:
+    """Run a load on a cell. The same arguments give the same outcome."""
+    return _Simulation(profile, cell, load).run()
+
+
+class _Simulation:
+    def __init__(self, profile: Profile, cell: Cell, load: Load) -> None:
+        self._timeline = Timeline(lambda busy: profile.slowed(busy * load.copies))
+        self._load = load
+        self._unit_ms = profile.unit_ms
+        self._random = random.Random(load.seed)  # noqa: S311 - no secret
+        self._sigma = {
+            name: math.log(getattr(profile.stages, name).p99_over_p50) / Z99 if load.jitter else 0.0
+            for name in STAGES
+        }
+        self._devices: list[Device] = []
+        self._groups: list[Group] = []
+        self._build(profile, cell)
+
+    def _build(self, profile: Profile, cell: Cell) -> None:
+        thinkers = [Device("process" if cell.one_process else "thinker") for _ in range(cell.thinkers)]
+        performers = [Device("performer", cell.ranks) for _ in range(cell.performers)]
+        shards = [Device("decoder") for _ in range(cell.shards)]
+        if profile.splits_decode and cell.shards:
+            shards = [Device("decoder", cell.shards)]
+        self._devices = [*thinkers, *performers, *shards]
+        sizes = group_sizes(cell, self._load.sessions, self._load.phases)
+        for index, sessions in enumerate(sizes):
+            thinker = thinkers[index % len(thinkers)]
+            group = Group(
+                ms=stage_costs(profile, cell, sessions, self._load.decode_together), sessions=sessions,
+                first_tick=self._unit_ms * index / len(sizes), thinker=thinker,
+                performer=performers[index % len(performers)] if performers else thinker,
+                decoder=shards[index % len(shards)] if shards else thinker,
+                flat_out=self._load.flat_out,
+            )  # fmt: skip
+            thinker.groups.append(group)
+            self._groups.append(group)
+
+    def run(self) -> Outcome:
+        """Until every group has had its units."""
+        for group in self._groups:
+            self._timeline.at(0.0 if group.flat_out else group.tick, _look)
+        while not self._finished():
+            for device in self._devices:
+                if not device.busy and (job := self._choose(device)) is not None:
+                    self._start(device, job)
+            self._timeline.advance()
+        return self._outcome()
+
+    def _finished(self) -> bool:
+        if self._load.flat_out:
+            return all(len(group.emitted) >= self._load.units for group in self._groups)
+        return self._timeline.now >= self._load.units * self._unit_ms
+
+    def _start(self, device: Device, job: Job) -> None:
+        device.busy = True
+        began = self._timeline.now
+
+        def end() -> None:
+            device.busy = False
+            device.worked_ms += self._timeline.now - began
+            job.then()
+
+        ms = sum(job.group.ms[stage] * self._varied(stage) for stage in job.stages)
+        self._timeline.work(ms, device.processors, end)
+
+    def _varied(self, stage: str) -> float:
+        sigma = self._sigma[stage]
+        return self._random.lognormvariate(0.0, sigma) if sigma else 1.0
+
+    def _choose(self, device: Device) -> Job | None:
+        if not device.groups:
+            return device.queue.popleft() if device.queue else None
+        if device.role == "process":
+            return self._in_one_process(device)
+        now = self._timeline.now
+        wishes = [(group.next_stage(now), group) for group in device.groups]
+        ready = [(wish, group) for wish, group in wishes if wish is not None]
+        if not ready:
+            return None
+        (_, stage), group = min(ready, key=lambda each: (each[0][0], each[1].tick))
+        return self._job(stage, group)
+
+    def _job(self, stage: str, group: Group) -> Job:
+        """One of a Thinker's."""
+        match stage:
+            case "encode":
+                return Job(("encode",), group, lambda: self._encoded(group))
+            case "state":
+                return Job(("state", "pack"), group, lambda: self._state_passed(group))
+            case "remember":
+                return Job(("remember", "pack"), group, lambda: self._remembered(group))
+            case _:
+                return Job(("decode",), group, lambda: self._decoded(group, self._load.decode_together))
+
+    def _encoded(self, group: Group) -> None:
+        group.encoded = True
+
+    def _state_passed(self, group: Group) -> None:
+        tick = group.tick
+        group.encoded, group.solving = False, True
+        self._next_tick(group)
+
+        def arrived() -> None:
+            group.performer.queue.append(Job(("append", "solve"), group, solved))
+
+        def solved() -> None:
+            self._timeline.after(group.ms["latents"], lambda: self._returned(group, tick))
+
+        self._timeline.after(group.ms["state_slice"], arrived)
+
+    def _returned(self, group: Group, tick: float) -> None:
+        group.solving, group.unremembered = False, True
+        self._solved(group, tick)
+        if group.decoder is not group.thinker:
+
+            def arrived() -> None:
+                for _ in range(math.ceil(group.sessions / self._load.decode_together)):
+                    group.decoder.queue.append(self._job("decode", group))
+
+            self._timeline.after(group.ms["latents"], arrived)
+
+    def _remembered(self, group: Group) -> None:
+        group.unremembered = False
+        append = Job(("append",), group, _look)
+        self._timeline.after(group.ms["remember_slice"], lambda: group.performer.queue.append(append))
+
+    def _in_one_process(self, device: Device) -> Job | None:
+        now = self._timeline.now
+        ready = [group for group in device.groups if group.step or group.due(now)]
+        if not ready:
+            return None
+        group = min(ready, key=lambda each: (each.step == 0, each.tick))  # what has begun is finished
+        return Job((ONE_PROCESS_ORDER[group.step],), group, lambda: self._stepped(group))
+
+    def _stepped(self, group: Group) -> None:
+        stage = ONE_PROCESS_ORDER[group.step]
+        group.step = (group.step + 1) % len(ONE_PROCESS_ORDER)
+        if stage == "solve":
+            self._solved(group, group.tick)
+        elif stage == "decode":
+            self._decoded(group, group.sessions)
+        elif stage == "remember":
+            self._next_tick(group)
+
+    def _next_tick(self, group: Group) -> None:
+        group.next_tick(self._unit_ms)
+        if group.tick > self._timeline.now and not group.flat_out:
+            self._timeline.at(group.tick, _look)
+
+    def _solved(self, group: Group, tick: float) -> None:
+        late = self._timeline.now > tick + self._unit_ms
+        group.undecoded.append(Solved(tick, late, group.sessions))
+
+    def _decoded(self, group: Group, sessions: int) -> None:
+        solved, now = group.undecoded[0], self._timeline.now
+        sessions = min(sessions, solved.left)
+        group.waits += [now - solved.tick] * sessions
+        # Decoded a unit after its latents could still have been in time, it is late as well.
+        group.late += sessions * (solved.late or now > solved.tick + 2 * self._unit_ms)
+        solved.left -= sessions
+        if not solved.left:
+            group.undecoded.popleft()
+            group.emitted.append(now)
+
+    def _outcome(self) -> Outcome:
+        steady = [group.emitted[WARM_UP_UNITS:] for group in self._groups]
+        rate = sum(
+            group.sessions * (len(moments) - 1) / (moments[-1] - moments[0])
+            for group, moments in zip(self._groups, steady, strict=True)
+            if len(moments) > 1
+        )
+        waits = sorted(
+            wait for group in self._groups for wait in group.waits[WARM_UP_UNITS * group.sessions :]
+        )
+        return Outcome(
+            units_per_s=1e3 * rate,
+            interval_ms=self._load.sessions / rate if rate else math.inf,
+            late=0.0 if self._load.flat_out else self._late_share(),
+            latency_p50_ms=_percentile(waits, 50), latency_p99_ms=_percentile(waits, 99),
+            busy=self._busy(),
+        )  # fmt: skip
+
+    def _late_share(self) -> float:
+        """Units that should have been there by now and are not are late, too."""
+        late = 0
+        for group in self._groups:
+            late += group.late + group.sessions * max(0, self._load.units - 2 - len(group.emitted))
+        return late / (self._load.sessions * self._load.units)
+
+    def _busy(self) -> dict[str, float]:
+        busy: dict[str, float] = {}
+        for device in self._devices:
+            share = device.worked_ms / self._timeline.now
+            busy[device.role] = max(busy.get(device.role, 0.0), share)
+        return busy
+
+
+def _look() -> None:
+    """Nothing to do but for idle devices to look again what there is."""
+
+
+def _percentile(ordered: list[float], percent: float) -> float:
+    return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)] if ordered else math.inf
