@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import os
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,13 +13,12 @@ from contextlib import contextmanager
 
 import httpx
 
-from scripts.common import PARENT
+from scripts.children import end, start
 from scripts.output import say
 from shared.errors import AddressError, RuntimeFault
 from shared.memory import rss_mb
 
 READY_WITHIN_S = 120.0
-END_WITHIN_S = 8.0
 
 
 class ChildEndedError(Exception):
@@ -92,14 +89,14 @@ def running_pair(args: argparse.Namespace) -> Iterator[Pair]:
     common = [*_options(args, "config", "link"), "--rendezvous", rendezvous]
     served = _options(args, "host", "port", "pacing", "seed", "token", "device", "allow_origin")
     performer_device = args.performer_device or args.device
-    thinker = _start("thinker", *common, *served)
-    performer = _start("performer", *common, "--device", performer_device)
+    thinker = start("thinker", *common, *served)
+    performer = start("performer", *common, "--device", performer_device)
     try:
         url = f"http://{reachable(args.host)}:{args.port}"
         yield Pair(thinker=thinker, performer=performer, url=url, token=args.token)
     finally:
-        _end(thinker)  # first: it takes a Performer that ends before it for a fault
-        _end(performer)
+        end(thinker)  # first: it takes a Performer that ends before it for a fault
+        end(performer)
 
 
 def _options(args: argparse.Namespace, *names: str) -> list[str]:
@@ -111,24 +108,6 @@ def _options(args: argparse.Namespace, *names: str) -> list[str]:
             if each is not None:
                 line += [f"--{name.replace('_', '-')}", str(each)]
     return line
-
-
-def _start(*command: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "scripts.main", *command],
-        env=os.environ | {PARENT: str(os.getpid())},
-        process_group=0,
-        stdin=subprocess.DEVNULL,
-    )
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    try:
-        process.wait(END_WITHIN_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
 
 
 def reachable(host: str) -> str:
