@@ -7,6 +7,7 @@ RuntimeFault            one line that a user can act on; scripts print it and le
 │   ├── LinkClosed      the peer is gone, or this end was closed
 │   ├── LinkUnavailable the link asked for does not exist on this machine
 │   └── SliceError      a message arrived that is not a slice, or not the one that was sent
+├── GroupError      the ranks of a Performer group: one has ended, or was too slow
 ├── RendezvousError     Thinker and Performer did not find each other, or do not fit
 ├── AddressError        the server can't listen where it was told to
 ├── CheckpointError     weights are missing, damaged or of another config
@@ -40,6 +41,10 @@ class LinkUnavailable(LinkError):  # noqa: N818
 
 class SliceError(LinkError):
     """A message is too short, of another version, or fails its checksum."""
+
+
+class GroupError(RuntimeFault):
+    """The ranks of a Performer group can't go on together; the message names rank, unit and what happened."""
 
 
 class RendezvousError(RuntimeFault):
