@@ -19,6 +19,7 @@ log = logging.getLogger(__name__)
 
 CPUS = Path("/sys/devices/system/cpu")
 CLAIM = "\0thinker-performer/core/{}"
+SPACIOUS = 4  # cores from which on "auto" pins
 
 
 def settle_threads(num_threads: int) -> None:
@@ -37,6 +38,10 @@ def claim_core(role: str, pin: str = "auto") -> Iterator[int | None]:
 
     Threads that it starts meanwhile are pinned with it.
 
+    A pinned thread can't get out of the way: with two cores and one other busy process a pinned pair takes 1.7
+    times as long as one that isn't. So "auto" pins where there are at least four cores, and leaves half of them
+    (the second threads of physical cores, where there are such) to the rest.
+
     Args:
         role: who claims, for the log.
         pin: "on", "off", or "auto".
@@ -45,10 +50,13 @@ def claim_core(role: str, pin: str = "auto") -> Iterator[int | None]:
         The core's number; None when the thread is not pinned, which the log gives a reason for.
     """
     allowed = os.sched_getaffinity(0)
-    refusal = _refusal(pin)
-    claim = None if refusal else _claim(allowed)
+    cores = in_order(allowed)
+    if pin == "auto":
+        cores = cores[: len(cores) // 2]
+    refusal = _refusal(pin, len(allowed))
+    claim = None if refusal else _claim(cores)
     if claim is None:
-        log.info("%s: not pinned to a core: %s", role, refusal or f"others have claimed all {len(allowed)}")
+        log.info("%s: not pinned to a core: %s", role, refusal or f"others have claimed all {len(cores)}")
         yield None
         return
     number, held = claim
@@ -61,18 +69,20 @@ def claim_core(role: str, pin: str = "auto") -> Iterator[int | None]:
             os.sched_setaffinity(0, allowed)
 
 
-def _refusal(pin: str) -> str | None:
+def _refusal(pin: str, num_cores: int) -> str | None:
     """Why a thread shall not be pinned, if so."""
     if pin == "off":
         return "pin = off"
+    if pin == "auto" and num_cores < SPACIOUS:
+        return f"there are only {num_cores}"
     if torch.get_num_threads() > 1:
         return f"it computes with {torch.get_num_threads()} threads"
     return None
 
 
-def _claim(allowed: set[int]) -> tuple[int, socket.socket] | None:
+def _claim(cores: list[int]) -> tuple[int, socket.socket] | None:
     """The first core that is free, and what holds it."""
-    for number in in_order(allowed):
+    for number in cores:
         held = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
             held.bind(CLAIM.format(number))

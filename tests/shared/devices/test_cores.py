@@ -108,6 +108,20 @@ def test_not_when_told_so_or_with_several_threads(
     assert os.sched_getaffinity(0) == allowed
 
 
+@pytest.mark.parametrize(("number", "claimed"), [(1, 0), (2, 0), (3, 0), (4, 2), (9, 4)])
+def test_auto_leaves_half_of_the_cores_to_the_rest(
+    name: str, monkeypatch: pytest.MonkeyPatch, number: int, claimed: int
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(number)))
+    monkeypatch.setattr(cores, "in_order", sorted)  # whatever this machine's cores are
+    pinned: list[set[int]] = []
+    monkeypatch.setattr(os, "sched_setaffinity", lambda _, cores: pinned.append(cores))
+    with ExitStack() as claims:
+        got = [claims.enter_context(claim_core(f"claim {n}", "auto")) for n in range(number)]
+        assert [core for core in got if core is not None] == list(range(claimed))
+        assert pinned == [{core} for core in range(claimed)]
+
+
 @pytest.mark.parametrize(
     ("siblings", "order"),
     [
