@@ -6,7 +6,7 @@ import argparse
 import importlib
 import os
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -17,16 +17,24 @@ from scripts.common import add_config_argument
 from scripts.output import check_target, write_json
 from shared.config import load_config
 
-BENCHES = {"pair": "the two processes flat out and on the clock, beside the same work in one process"}
+BENCHES = {
+    "pair": "the two processes flat out and on the clock, beside the same work in one process",
+    "plan": "the best split of --devices, predicted from a --profile",
+    "profile": "what each stage costs, by the number of sessions; --json writes a profile for plan",
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BenchResult:
-    """Rows of named figures, and the ratios that checks read (None with a reason among the notes)."""
+    """Rows of named figures, and the ratios that checks read (None with a reason among the notes).
+
+    `extra` is what else the JSON holds.
+    """
 
     rows: list[dict[str, str | float]]
     ratios: dict[str, float | None]
     notes: list[str]
+    extra: dict[str, object] = field(default_factory=dict)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,6 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--units", type=positive, default=200, metavar="N", help="units a run (default %(default)s)"
     )
+    parser.add_argument("--profile", type=Path, metavar="P.json", help="plan: written by `bench profile`")
+    parser.add_argument("--devices", type=positive, metavar="N", help="plan: how many there are")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write machine, rows and ratios")
 
 
@@ -65,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
             "rows": result.rows,
             "ratios": result.ratios,
             "notes": result.notes,
-        }
+        } | result.extra
         write_json(args.json, content)
         console.print(f"wrote {args.json}")
     return 0
@@ -99,4 +109,4 @@ def show(console: Console, result: BenchResult) -> None:
 
 
 def _cell(value: str | float) -> str:
-    return value if isinstance(value, str) else f"{value:.2f}"
+    return f"{value:.2f}" if isinstance(value, float) else str(value)

@@ -38,7 +38,7 @@ class Job:
 class Solved:
     """Latents that came back; so many sessions' are still to be decoded."""
 
-    tick: float
+    complete: float
     late: bool
     left: int
 
@@ -59,6 +59,9 @@ class Group:
     decoder: Device
     flat_out: bool
     tick: float = field(init=False)
+    complete: float = (
+        0.0  # when the user's unit was that is being worked on: at its tick, flat out when taken
+    )
     unit: int = 0
     step: int = 0  # within its unit, in one process
     encoded: bool = False
@@ -66,11 +69,15 @@ class Group:
     unremembered: bool = False
     undecoded: deque[Solved] = field(default_factory=deque)
     emitted: list[float] = field(default_factory=list)  # when each unit had been decoded for all
-    waits: list[float] = field(default_factory=list)  # from tick to decoded, of every session's units
+    waits: list[float] = field(default_factory=list)  # from complete to decoded, of every session's units
     late: int = 0
 
     def __post_init__(self) -> None:
         self.tick = self.first_tick
+
+    def take(self, now: float) -> None:
+        """The user's next unit is taken to be encoded."""
+        self.complete = now if self.flat_out else self.tick
 
     def next_tick(self, unit_ms: float) -> None:
         """The next state pass is that of the next unit."""

@@ -49,15 +49,14 @@ class Cell:
         return alone and (self.shards <= 1 or profile.splits_decode)
 
     def __str__(self) -> str:
+        """Such as "2T+P(4)+D": two Thinkers, one Performer of four ranks, one decoder shard."""
         if self.one_process:
             return "one process"
-        if self.thinkers == self.performers == 1:
-            parts = ["pair"]
-        else:
-            parts = [_count(self.thinkers, "Thinker"), _count(self.performers, "Performer")]
-        parts += [f"{self.ranks} ranks"] * (self.ranks > 1)
-        parts += [_count(self.shards, "decoder")] * (self.shards > 0)
-        return ", ".join(parts)
+        if self == PAIR:
+            return "pair"
+        ranks = f"({self.ranks})" * (self.ranks > 1)
+        roles = [_count(self.thinkers, "T"), _count(self.performers, "P") + ranks]
+        return "+".join(roles + [_count(self.shards, "D")] * (self.shards > 0))
 
     def memory_bytes(self, profile: Profile, sessions: int) -> int:
         """Weights and caches on the fullest device of the cell.
@@ -94,5 +93,5 @@ def cells(profile: Profile, devices: int) -> Iterator[Cell]:
             yield cell
 
 
-def _count(number: int, name: str) -> str:
-    return f"{number} {name}{'s' * (number > 1)}"
+def _count(number: int, role: str) -> str:
+    return f"{number}{role}" if number > 1 else role

@@ -24,7 +24,7 @@ class Prediction:
     """What copies of a cell do: with one session alone, and with as many as are held in real time.
 
     `load` is the largest that each copy holds, `full` what comes of it (None where one session is too much),
-    `flat` the same flat out.
+    `flat` the same flat out. The bounds say what is nearest to its limit, alone flat out and with all.
     """
 
     cell: Cell
@@ -35,6 +35,7 @@ class Prediction:
     full: Outcome | None
     flat: Outcome
     memory_bytes: int
+    bound_alone: str
     bound: str
 
     @property
@@ -105,7 +106,8 @@ def predict(profile: Profile, cell: Cell, copies: int, units: int = 120) -> Pred
     return Prediction(
         cell=cell, copies=load.copies, alone=alone, alone_flat=alone_flat, load=load, full=full,
         flat=simulate(profile, cell, replace(load, flat_out=True)),
-        memory_bytes=cell.memory_bytes(profile, load.sessions), bound=_bound(profile, cell, load, full),
+        memory_bytes=cell.memory_bytes(profile, load.sessions),
+        bound_alone=_bound_alone(profile, cell, alone_flat), bound=_bound(profile, cell, load, full),
     )  # fmt: skip
 
 
@@ -185,6 +187,11 @@ def _last_from_above(good: int, limit: int, test: Callable[[int], bool]) -> int:
         else:
             bad, step = tried, 2 * step
     return good
+
+
+def _bound_alone(profile: Profile, cell: Cell, flat: Outcome) -> str:
+    name, share = max(shares(profile, cell, Load()).items(), key=lambda item: item[1])
+    return f"{name} {share * profile.unit_ms / flat.interval_ms:.0%}"
 
 
 def _bound(profile: Profile, cell: Cell, load: Load, full: Outcome | None) -> str:

@@ -109,6 +109,7 @@ class _Simulation:
         """One of a Thinker's."""
         match stage:
             case "encode":
+                group.take(self._timeline.now)
                 return Job(("encode",), group, lambda: self._encoded(group))
             case "state":
                 return Job(("state", "pack"), group, lambda: self._state_passed(group))
@@ -121,7 +122,7 @@ class _Simulation:
         group.encoded = True
 
     def _state_passed(self, group: Group) -> None:
-        tick = group.tick
+        complete = group.complete
         group.encoded, group.solving = False, True
         self._next_tick(group)
 
@@ -129,13 +130,13 @@ class _Simulation:
             group.performer.queue.append(Job(("append", "solve"), group, solved))
 
         def solved() -> None:
-            self._timeline.after(group.ms["latents"], lambda: self._returned(group, tick))
+            self._timeline.after(group.ms["latents"], lambda: self._returned(group, complete))
 
         self._timeline.after(group.ms["state_slice"], arrived)
 
-    def _returned(self, group: Group, tick: float) -> None:
+    def _returned(self, group: Group, complete: float) -> None:
         group.solving, group.unremembered = False, True
-        self._solved(group, tick)
+        self._solved(group, complete)
         if group.decoder is not group.thinker:
 
             def arrived() -> None:
@@ -155,13 +156,15 @@ class _Simulation:
         if not ready:
             return None
         group = min(ready, key=lambda each: (each.step == 0, each.tick))  # what has begun is finished
+        if group.step == 0:
+            group.take(now)
         return Job((ONE_PROCESS_ORDER[group.step],), group, lambda: self._stepped(group))
 
     def _stepped(self, group: Group) -> None:
         stage = ONE_PROCESS_ORDER[group.step]
         group.step = (group.step + 1) % len(ONE_PROCESS_ORDER)
         if stage == "solve":
-            self._solved(group, group.tick)
+            self._solved(group, group.complete)
         elif stage == "decode":
             self._decoded(group, group.sessions)
         elif stage == "remember":
@@ -172,16 +175,16 @@ class _Simulation:
         if group.tick > self._timeline.now and not group.flat_out:
             self._timeline.at(group.tick, _look)
 
-    def _solved(self, group: Group, tick: float) -> None:
-        late = self._timeline.now > tick + self._unit_ms
-        group.undecoded.append(Solved(tick, late, group.sessions))
+    def _solved(self, group: Group, complete: float) -> None:
+        late = self._timeline.now > complete + self._unit_ms
+        group.undecoded.append(Solved(complete, late, group.sessions))
 
     def _decoded(self, group: Group, sessions: int) -> None:
         solved, now = group.undecoded[0], self._timeline.now
         sessions = min(sessions, solved.left)
-        group.waits += [now - solved.tick] * sessions
+        group.waits += [now - solved.complete] * sessions
         # Decoded a unit after its latents could still have been in time, it is late as well.
-        group.late += sessions * (solved.late or now > solved.tick + 2 * self._unit_ms)
+        group.late += sessions * (solved.late or now > solved.complete + 2 * self._unit_ms)
         solved.left -= sessions
         if not solved.left:
             group.undecoded.popleft()
