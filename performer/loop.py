@@ -1,17 +1,17 @@
-"""The Performer's loop: receive a slice, append it, solve when it is a state slice, return the latents."""
+"""The Performer's loop: receive a slice, append it, solve when a batch is complete, return the latents."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from shared.errors import LinkClosed, LinkTimeout, SliceError
-from shared.links.base import LinkEnd
+from shared.links.base import Receiver, Sender
 from shared.models.family import Family
 from shared.models.layout import Block
 from shared.slices import Flags, Kind, SliceHeader, describe
@@ -20,28 +20,47 @@ WAIT_S = 0.5  # how often a wait looks at `stopping`
 RETURN_WITHIN_S = 5.0
 
 
+class Ends(Protocol):
+    """Both directions: a `LinkEnd`, or what stands for one."""
+
+    @property
+    def sender(self) -> Sender:
+        """To the Thinker."""
+
+    @property
+    def receiver(self) -> Receiver:
+        """From the Thinker."""
+
+
 def perform(
-    family: Family[Any], link: LinkEnd, *, stopping: Callable[[], bool], checked: bool = False
+    family: Family[Any, Any],
+    link: Ends,
+    *,
+    slots: int,
+    stopping: Callable[[], bool],
+    checked: bool = False,
 ) -> None:
     """Serve the Thinker at the other end of `link` until it goes, or until `stopping()` says so.
 
     Raises:
         LinkError: the exchange failed in another way than by the Thinker's end.
     """
-    performer = Performer(family, link, checked=checked)
+    performer = Performer(family, link, slots=slots, checked=checked)
     with suppress(LinkClosed):
         while not stopping():
             performer.step()
 
 
 class Performer:
-    """The sessions' replicas of the cache, and the one thing that is done with them."""
+    """The sessions' replica of the cache, and the one thing that is done with it."""
 
-    def __init__(self, family: Family[Any], link: LinkEnd, *, checked: bool) -> None:
+    def __init__(self, family: Family[Any, Any], link: Ends, *, slots: int, checked: bool) -> None:
         self.sessions: dict[int, Any] = {}
         self._family = family
+        self._memory = family.allocate(slots)
         self._link = link
-        self._checked = checked
+        self._checked = Flags.CHECKED if checked else Flags.NONE
+        self._batch: dict[int, SliceHeader] = {}  # sessions whose unit is to be solved
         self._append_ns = 0  # of the slices since the last latents
 
     def step(self) -> None:
@@ -59,28 +78,41 @@ class Performer:
         self._link.receiver.release()
         self._append_ns += time.monotonic_ns() - received_ns
         if header.kind is Kind.STATE:
-            solving_ns = time.monotonic_ns()
-            latents = self._family.solve(self.sessions[header.session], header.unit).cpu()
-            self._return(header, latents, received_ns, time.monotonic_ns() - solving_ns)
+            self._batch[header.session] = header
+            if not header.flags & Flags.MORE:
+                self._solve(received_ns)
 
     def _take_in(self, header: SliceHeader, payload: Tensor) -> None:
         if header.kind is Kind.RESET:
-            self.sessions[header.session] = self._family.init_state(int(payload.view(torch.int64)))
+            seed, slot = payload.view(torch.int64).tolist()
+            self.sessions[header.session] = self._family.init_state(self._memory, slot, seed)
         elif header.session not in self.sessions:
             raise SliceError(f"a slice of session {header.session} came before the session began")
         elif header.kind is Kind.END:
             del self.sessions[header.session]
         elif header.kind in (Kind.STATE, Kind.REMEMBER):
-            block = Block[header.kind.name]
-            self._family.append(self.sessions[header.session], block, header.unit, payload)
+            state, block = self.sessions[header.session], Block[header.kind.name]
+            self._family.append(state, block, header.unit, payload, header.layer)
 
-    def _return(self, state: SliceHeader, latents: Tensor, received_ns: int, solve_ns: int) -> None:
+    def _solve(self, received_ns: int) -> None:
+        batch, self._batch = list(self._batch.values()), {}
+        began_ns = time.monotonic_ns()
+        states = [self.sessions[header.session] for header in batch]
+        latents = [y.cpu() for y in self._family.solve(states, [header.unit for header in batch])]
+        solve_ns = time.monotonic_ns() - began_ns
+        for row, (header, y) in enumerate(zip(batch, latents, strict=True)):
+            more = Flags.NONE if row + 1 == len(batch) else Flags.MORE
+            self._return(header, y, more, received_ns, solve_ns)
+        self._append_ns = 0
+
+    def _return(
+        self, state: SliceHeader, latents: Tensor, more: Flags, received_ns: int, solve_ns: int
+    ) -> None:
         room = self._link.sender.reserve(RETURN_WITHIN_S, describe(Kind.LATENTS, state.unit))
         room[: latents.nbytes].view(latents.dtype).copy_(latents)
         header = SliceHeader(
             kind=Kind.LATENTS, session=state.session, epoch=state.epoch, unit=state.unit,
-            payload_bytes=latents.nbytes, flags=Flags.CHECKED if self._checked else Flags.NONE,
-            received_at_ns=received_ns, append_ns=self._append_ns, solve_ns=solve_ns,
+            payload_bytes=latents.nbytes, flags=more | self._checked, received_at_ns=received_ns,
+            append_ns=self._append_ns, solve_ns=solve_ns,
         )  # fmt: skip
-        self._append_ns = 0
         self._link.sender.commit(header)

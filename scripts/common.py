@@ -14,6 +14,7 @@ from typing import Any
 from shared.config import DEFAULT, RuntimeConfig, shipped_configs
 from shared.devices import check_device, open_device, settle_threads
 from shared.errors import ConfigError
+from shared.exchange import Exchange, largest_piece
 from shared.links.base import LinkShape
 from shared.links.choose import check_link
 from shared.models.family import Builder, Family, model_builder
@@ -100,7 +101,7 @@ def on_signals(stop: Callable[[], None]) -> None:
         signal.signal(each, handle)
 
 
-def load_model(config: RuntimeConfig, device: str) -> Family[Any]:
+def load_model(config: RuntimeConfig, device: str) -> Family[Any, Any]:
     """Set up torch for this process and load the model.
 
     Raises:
@@ -132,10 +133,13 @@ def _builder(config: RuntimeConfig) -> Builder:
         raise ConfigError(f"config {config.name}: {error}") from None
 
 
-def terms_of(family: Family[Any], config: RuntimeConfig, link: str) -> Terms:
+def terms_of(family: Family[Any, Any], config: RuntimeConfig, link: str) -> Terms:
     """What both processes must have in common."""
     shape = LinkShape(
-        slice_bytes=family.slice_bytes, latent_bytes=family.latent_bytes, depth=config.link_depth
+        slice_bytes=largest_piece(family, Exchange(config.exchange)),
+        latent_bytes=family.latent_bytes,
+        # A batch of all sessions and its remembered units can be under way while the Performer works.
+        depth=max(config.link_depth, 2 * config.sessions + 2),
     )
     return Terms(digest=family.digest, shape=shape, link=link)
 

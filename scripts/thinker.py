@@ -23,10 +23,12 @@ from scripts.common import (
 from scripts.output import check_target, write_json
 from shared.config import load_config
 from shared.errors import RendezvousError
+from shared.exchange import Exchange
 from shared.links.base import LinkEnd
 from shared.rendezvous import Listener, Terms, accept_performer
 from thinker.engine import EngineOptions, ThinkerEngine
-from thinker.pipeline import Pacing
+from thinker.pipeline import PipelineOptions
+from thinker.seat import Pacing
 from thinker.server import build_app, serve
 
 log = logging.getLogger(__name__)
@@ -95,8 +97,11 @@ def run(args: argparse.Namespace) -> int:
     family = load_model(config, args.device)
     terms = terms_of(family, config, args.link)
     options = EngineOptions(
-        model=config.name, seed=args.seed, pacing=Pacing(args.pacing), checked=args.debug,
-        latents_within_s=config.latents_within_s,
+        model=config.name, seed=args.seed, pin=config.pin,
+        pipeline=PipelineOptions(
+            slots=config.sessions, phases=config.phases, pacing=Pacing(args.pacing),
+            exchange=Exchange(config.exchange), checked=args.debug, latents_within_s=config.latents_within_s,
+        ),
     )  # fmt: skip
     with Listener(*args.rendezvous) as listener:
         engine = ThinkerEngine(family, lambda: _join(listener, terms, stop), options)

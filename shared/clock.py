@@ -104,9 +104,9 @@ class UnitClock:
         self._start = clock.now()
         self._skipped = 0
 
-    def start(self) -> None:
-        """Make this moment tick 0."""
-        self._start = self.clock.now()
+    def start(self, at: float | None = None) -> None:
+        """Make the moment `at`, or this one, tick 0."""
+        self._start = self.clock.now() if at is None else at
         self._skipped = 0
 
     def deadline(self, k: int) -> float:

@@ -14,7 +14,11 @@ from shared.errors import ConfigError
 from shared.tables import from_table
 
 DEFAULT = "pocket"
-CHOICES = {"dtype": ("auto", "float32", "bfloat16"), "pin": ("auto", "on", "off")}
+CHOICES = {
+    "dtype": ("auto", "float32", "bfloat16"),
+    "pin": ("auto", "on", "off"),
+    "exchange": ("auto", "packed", "layerwise"),
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,6 +28,10 @@ class RuntimeConfig:
     `weights` is a folder: a path, `package:NAME` for weights that ship with the package `NAME`, or empty for
     random weights of a fixed seed. A Performer that needs more than `latents_within_s` for a unit is taken to
     be stuck.
+
+    `sessions` is how many one pair may serve at a time; memory for all of them is allocated at the start. They
+    are spread over `phases` of the unit, and batched within each. `exchange` is how KV slices travel: "packed"
+    in one piece, "layerwise" while later layers compute, "auto" by their size.
 
     How a process computes: `threads` on a CPU; `pin`: its model thread on a core of its own, "auto" for where
     that helps; `dtype`: "auto" for what is fastest on the device, must be the same for both processes;
@@ -37,15 +45,19 @@ class RuntimeConfig:
     pin: str = "auto"
     dtype: str = "auto"
     compile: bool = False
+    sessions: int = 1
+    phases: int = 1
+    exchange: str = "auto"
     link_depth: int = 4
     latents_within_s: float = 10.0
     model: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.threads < 1:
-            raise ValueError(f"threads={self.threads} must be at least 1")
+        for name, number in (("threads", self.threads), ("sessions", self.sessions), ("phases", self.phases)):
+            if number < 1:
+                raise ValueError(f"{name}={number} must be at least 1")
         for name, choices in CHOICES.items():
-            value = {"dtype": self.dtype, "pin": self.pin}[name]
+            value = {"dtype": self.dtype, "pin": self.pin, "exchange": self.exchange}[name]
             if value not in choices:
                 raise ValueError(f"{name}={value!r} must be one of: {', '.join(choices)}")
         if not 0 < self.latents_within_s < math.inf:

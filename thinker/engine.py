@@ -1,4 +1,4 @@
-"""The engine: the model thread, the link to the Performer, and the one session that they serve at a time."""
+"""The engine: the model thread, the link to the Performer, and the sessions that they serve."""
 
 from __future__ import annotations
 
@@ -8,24 +8,26 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from shared.clock import Clock, FlatOutClock, MonotonicClock, UnitClock, Wakeup
+from shared.clock import MonotonicClock
+from shared.devices import claim_core
 from shared.errors import LinkClosed, RuntimeFault
 from shared.links.base import LinkEnd
 from shared.links.waiting import AnyOf, Doorbell
 from shared.memory import rss_mb
 from shared.models.family import Family
-from thinker.pipeline import Counts, Pacing, Pipeline
-from thinker.timings import Timings
-from thinker.units import AgentUnit, MediaSpec, UserSource, UserUnit
+from shared.models.layout import Block
+from thinker.admission import Admission
+from thinker.pipeline import Counts, Pipeline, PipelineOptions
+from thinker.seat import Seat
+from thinker.timings import Load, Timings
+from thinker.units import AgentUnit, MediaSpec, UserSource
+from thinker.warmup import warm_up
 
 log = logging.getLogger(__name__)
 
-WARM_UP_UNITS = 12
 MAX_TEXT = 20_000  # characters of what the agent said that the report keeps
 MAX_HEARD = 1_000  # of what it understood
 ONE_HOST_LINKS = ("shm", "loopback")
@@ -37,17 +39,17 @@ class EngineOptions:
 
     model: str
     seed: int = 0
-    pacing: Pacing = Pacing.EAGER
-    checked: bool = False
-    latents_within_s: float = 10.0
+    pin: str = "auto"
+    pipeline: PipelineOptions = dataclasses.field(default_factory=PipelineOptions)
 
 
-@dataclass(kw_only=True, slots=True)
+@dataclass(kw_only=True, slots=True, eq=False)
 class _Session:
     session: int
     source: UserSource
     on_unit: Callable[[AgentUnit], None]
     on_end: Callable[[str], None]
+    began_at: float
 
 
 class ThinkerEngine:
@@ -59,11 +61,8 @@ class ThinkerEngine:
         options: see there.
     """
 
-    _link: LinkEnd  # both set by `run`, once there is a Performer
-    _wakeup: Wakeup
-
     def __init__(
-        self, family: Family[Any], join: Callable[[], LinkEnd | None], options: EngineOptions
+        self, family: Family[Any, Any], join: Callable[[], LinkEnd | None], options: EngineOptions
     ) -> None:
         self.spec = MediaSpec(model=options.model, **dataclasses.asdict(family.media))
         self.timings = Timings(one_host=True)
@@ -74,21 +73,22 @@ class ThinkerEngine:
         self._options = options
         self._lock = threading.Lock()
         self._doorbell = Doorbell()
-        self._asked: _Session | None = None  # the session that shall run; the model thread follows
-        self._running: _Session | None = None
-        self._pipeline: Pipeline | None = None
+        self._asked: dict[int, _Session] = {}  # sessions that shall run; the model thread follows
+        self._seats: dict[int, Seat] = {}  # those that do
+        self._admission: Admission | None = None
+        self._load = Load(self.timings)
         self._num_sessions = 0
+        self._lasted: deque[float] = deque(maxlen=16)  # seconds of the last sessions
         self._said: deque[str] = deque()
         self._said_length = 0
         self._heard: deque[dict[str, object]] = deque(maxlen=MAX_HEARD)
         self._stopping = False
-        self._ready = False
         self._fault: str | None = None
 
     @property
     def ready(self) -> bool:
         """Warm, and the Performer answers."""
-        return self._ready and self._fault is None
+        return self._admission is not None and self._fault is None
 
     @property
     def fault(self) -> str | None:
@@ -98,22 +98,38 @@ class ThinkerEngine:
     def open_session(
         self, *, inbox: UserSource, on_unit: Callable[[AgentUnit], None], on_end: Callable[[str], None]
     ) -> _Session | None:
-        """Take the slot, if it is free and the engine is ready."""
+        """Take a slot, if one is free and another session can be held in real time."""
         with self._lock:
-            if self._asked is not None or not self.ready:
+            if not self.ready or self._admission is None:
+                return None
+            if not self._admission.fits(len(self._asked), self._load.share):
                 return None
             self._num_sessions += 1
-            self._asked = _Session(session=self._num_sessions, source=inbox, on_unit=on_unit, on_end=on_end)
-            asked = self._asked
+            asked = _Session(
+                session=self._num_sessions, source=inbox, on_unit=on_unit, on_end=on_end,
+                began_at=time.monotonic(),
+            )  # fmt: skip
+            self._asked[asked.session] = asked
         self._doorbell.ring()
         return asked
 
     def close_session(self, handle: object) -> None:
         """Free the slot if the session still holds it."""
         with self._lock:
-            if self._asked is handle:
-                self._asked = None
+            if isinstance(handle, _Session) and self._asked.pop(handle.session, None) is not None:
+                self._lasted.append(time.monotonic() - handle.began_at)
         self._doorbell.ring()
+
+    def wait_s(self, position: int) -> float | None:
+        """How long the `position`th of those that wait may have to, if sessions last as lately."""
+        with self._lock:
+            if not self._lasted or not self._asked:
+                return None
+            lasts = sum(self._lasted) / len(self._lasted)
+            now = time.monotonic()
+            left = sorted(max(0.0, each.began_at + lasts - now) for each in self._asked.values())
+        rounds, place = divmod(position - 1, len(left))
+        return left[place] + rounds * lasts
 
     def stop(self) -> None:
         """Let `run` return."""
@@ -123,10 +139,8 @@ class ThinkerEngine:
     def run(self) -> None:
         """The model thread: join the Performer, then serve until `stop` or until the Performer is gone."""
         try:
-            link = self._join()
-            if link is not None:
-                with link:
-                    self._serve(link)
+            with claim_core("thinker", self._options.pin):
+                self._run()
         except LinkClosed:
             if self._stopping:
                 return
@@ -137,92 +151,72 @@ class ThinkerEngine:
             log.exception("the model thread failed")
             self._fail("the model failed; the thinker's log says why")
         finally:
-            self._ready = False
+            self._admission = None
+
+    def _run(self) -> None:
+        link = self._join()
+        if link is not None:
+            with link:
+                self._serve(link)
 
     def _serve(self, link: LinkEnd) -> None:
-        self._link, self._link_kind = link, link.kind
-        self._wakeup = AnyOf(link.receiver, self._doorbell)
+        self._link_kind = link.kind
         self.timings.one_host = link.kind in ONE_HOST_LINKS
-        self._warm_up()
-        self._ready = True
-        log.info("ready")
-        while not self._stopping:
-            self._serve_once()
-
-    def _serve_once(self) -> None:
-        self._doorbell.answer()
-        with self._lock:
-            asked = self._asked
-        if asked is not self._running:
-            self._switch(asked)
-        if self._pipeline is not None:
-            self._pipeline.step()
-        else:
-            self._wakeup.wait(None)
-            self._drain()
-
-    def _switch(self, asked: _Session | None) -> None:
-        if self._pipeline is not None:
-            self._pipeline.finish()
-            self.timings.paused()
-        self._running, self._pipeline = asked, None
-        if asked is not None:
-            self._pipeline = self._new_pipeline(
-                asked, MonotonicClock(), lambda unit: self._emit(asked, unit), self.timings, self.counts
-            )
-            self._pipeline.start()
-
-    def _new_pipeline(
-        self,
-        session: _Session,
-        clock: Clock,
-        on_unit: Callable[[AgentUnit], None],
-        timings: Timings,
-        counts: Counts,
-    ) -> Pipeline:
-        return Pipeline(
-            family=self._family, link=self._link, clock=UnitClock(self.spec.unit_ms / 1000, clock),
-            wakeup=self._wakeup, source=session.source, on_unit=on_unit,
-            session=session.session, seed=self._options.seed, pacing=self._options.pacing, timings=timings,
-            counts=counts, flat_out=isinstance(clock, FlatOutClock), checked=self._options.checked,
-            latents_within_s=self._options.latents_within_s,
+        pipeline = Pipeline(
+            family=self._family, link=link, memory=self._family.allocate(self._options.pipeline.slots),
+            clock=MonotonicClock(), wakeup=AnyOf(link.receiver, self._doorbell),
+            options=self._options.pipeline, timings=self.timings, counts=self.counts,
         )  # fmt: skip
-
-    def _emit(self, session: _Session, unit: AgentUnit) -> None:
-        if unit.heard:
-            with self._lock:
-                self._heard.append({"request": unit.heard, "unit": unit.unit})
-        if unit.text:
-            with self._lock:
-                self._said.append(unit.text)
-                self._said_length += len(unit.text)
-                while self._said_length > MAX_TEXT:
-                    self._said_length -= len(self._said.popleft())
-        session.on_unit(unit)
-
-    def _drain(self) -> None:
-        """Without a session nothing should come but the end of the link, which this raises."""
-        while self._link.receiver.poll() is not None:
-            self._link.receiver.release()
-
-    def _warm_up(self) -> None:
-        """Run a few units of silence, so that the first one of a session costs what the others do."""
-        nothing = _Session(
-            session=0, source=_Silence(self.spec), on_unit=lambda _: None, on_end=lambda _: None
+        costs = warm_up(pipeline, self.spec, stopping=lambda: self._stopping)
+        if self._stopping:
+            return
+        self._admission = Admission(
+            unit_ms=self.spec.unit_ms, slots=self._options.pipeline.slots, costs=costs
         )
-        timings, counts = Timings(one_host=self.timings.one_host), Counts()
-        pipeline = self._new_pipeline(nothing, FlatOutClock(), nothing.on_unit, timings, counts)
-        pipeline.start()
-        while counts.emitted < WARM_UP_UNITS and not self._stopping:
+        log.info("ready for %d sessions", self._admission.most)
+        while not self._stopping:
+            self._doorbell.answer()
+            self._follow(pipeline)
             pipeline.step()
-        pipeline.finish()
+            self._load.look()
+
+    def _follow(self, pipeline: Pipeline) -> None:
+        """Close and open what the event loop has asked for."""
+        with self._lock:
+            asked = dict(self._asked)
+        if asked.keys() != self._seats.keys():
+            self._load.forget()
+        for number in self._seats.keys() - asked.keys():
+            pipeline.close(self._seats.pop(number))
+        for number in asked.keys() - self._seats.keys():
+            session = asked[number]
+            self._seats[number] = pipeline.open(
+                session=number, seed=self._options.seed, source=session.source, on_unit=self._emitter(session)
+            )
+
+    def _emitter(self, session: _Session) -> Callable[[AgentUnit], None]:
+        def emit(unit: AgentUnit) -> None:
+            with self._lock:
+                self._note(unit)
+            session.on_unit(unit)
+
+        return emit
+
+    def _note(self, unit: AgentUnit) -> None:
+        if unit.heard:
+            self._heard.append({"request": unit.heard, "unit": unit.unit})
+        if unit.text:
+            self._said.append(unit.text)
+            self._said_length += len(unit.text)
+            while self._said_length > MAX_TEXT:
+                self._said_length -= len(self._said.popleft())
 
     def _fail(self, reason: str) -> None:
         log.error("%s", reason)
         self._fault = reason
         with self._lock:
-            session, self._asked = self._running or self._asked, None
-        if session is not None:
+            sessions, self._asked = list(self._asked.values()), {}
+        for session in sessions:
             session.on_end(reason)
 
     def report(self) -> dict[str, object]:
@@ -230,8 +224,9 @@ class ThinkerEngine:
         summary = self.timings.summary()
         counts = self.counts
         late_share = counts.late / max(1, counts.emitted)
+        admission = self._admission
         with self._lock:
-            text, heard = "".join(self._said).strip(), list(self._heard)
+            text, heard, running = "".join(self._said).strip(), list(self._heard), len(self._asked)
         return {
             "units": {"emitted": counts.emitted, "late": counts.late, "dropped": counts.dropped},
             **summary,
@@ -240,9 +235,15 @@ class ThinkerEngine:
             and self.timings.stages.percentile_ms("loop", 99) < self.spec.unit_ms
             and late_share < 0.01
             and not counts.dropped,
-            "slice_bytes": self._family.slice_bytes,
+            "slice_bytes": max(self._family.slice_bytes(block) for block in Block),
             "link": self._link_kind,
-            "pacing": self._options.pacing.value,
+            "pacing": self._options.pipeline.pacing.value,
+            "sessions": {
+                "running": running,
+                "slots": self._options.pipeline.slots,
+                "fit": None if admission is None else admission.most,
+                "load": self._load.share,
+            },
             "rss_mb": {"thinker": rss_mb(), "performer": None},
             "restarts": 0,
             "text": text,
@@ -251,23 +252,3 @@ class ThinkerEngine:
             "seed": self._options.seed,
             "at": time.time(),
         }
-
-
-class _Silence:
-    """A user who isn't there, but has typed one word: so that what speech needs is loaded too."""
-
-    def __init__(self, spec: MediaSpec) -> None:
-        self._unit = UserUnit(
-            pcm=np.zeros(spec.input_unit_samples, np.float32),
-            frames=np.zeros((spec.frames_per_unit, spec.input_height, spec.input_width, 3), np.uint8),
-            texts=("Ready.",), interrupted=False, epoch=0,
-        )  # fmt: skip
-
-    def lacking(self) -> bool:
-        """Silence is always there."""
-        return False
-
-    def take(self) -> UserUnit:
-        """Silence and darkness."""
-        unit, self._unit = self._unit, replace(self._unit, texts=())
-        return unit

@@ -1,58 +1,35 @@
-"""One session's way through the pair: what the Thinker does next, and in which order (design section 3).
-
-    tick k    encode u_k, state pass k, send its slice
-    y_k here  decode, emit; then remember y_k and send that slice, in the idle time before tick k + 1
-
-Tick 0 is the moment at which the user's first unit is there, so that the others come just before their ticks.
-A unit that is due goes first, then what the user waits for, then the rest.
-"""
+"""All sessions' way through the pair: does what the schedule says, one step at a time (design section 3)."""
 
 from __future__ import annotations
 
-import enum
+import itertools
 import logging
 import time
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from shared.clock import UnitClock, Wakeup
+from shared.clock import Clock, FlatOutClock, UnitClock, Wakeup
 from shared.errors import LinkTimeout
+from shared.exchange import Exchange
 from shared.links.base import LinkEnd
-from shared.models.family import Family, Observation, Said
+from shared.models.family import Family, Observation
 from shared.models.layout import Block
-from shared.slices import Flags, Kind, SliceHeader, describe
+from shared.slices import Flags, Kind, SliceHeader
+from thinker.phases import Phases
+from thinker.schedule import next_task
+from thinker.seat import Action, Asked, Encoded, Pacing, Seat, Solved
+from thinker.sending import SliceSender
 from thinker.timings import Timings
 from thinker.units import AgentUnit, UserSource
 
 log = logging.getLogger(__name__)
 
-SEND_WITHIN_S = 5.0
 MAX_BEHIND_UNITS = 4  # a loop that is further behind gives up units instead of chasing them
-FIRST_WITHIN_S = 0.5  # the user's first unit makes tick 0; who sends nothing is talked to all the same
-LATE_WITHIN_S = 0.04  # a unit of the user that comes so long after its tick leaves no hole
-LOOK_EVERY_S = 0.004  # while one is awaited
-
-
-class Pacing(enum.Enum):
-    """When a solved unit is decoded: as soon as it is there, or at the next tick as in the paper."""
-
-    EAGER = "eager"
-    BOUNDARY = "boundary"
-
-
-class Action(enum.Enum):
-    """What the loop can do next."""
-
-    ENCODE = enum.auto()
-    STATE = enum.auto()
-    DECODE = enum.auto()
-    REMEMBER = enum.auto()
-    WAIT = enum.auto()
+LOOK_EVERY_S = 0.004  # while a unit of the user is awaited
 
 
 @dataclass(slots=True)
@@ -64,215 +41,244 @@ class Counts:
     dropped: int = 0
 
 
-@dataclass(slots=True)
-class _Encoded:
-    user: Observation
-    tokens: Tensor
-    epoch: int
-    due_at: float
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PipelineOptions:
+    """How sessions are run: how many there is room for, in how many phases, and what is waited for.
 
+    `decode_together` is how many sessions are decoded at a time: more where batching is free, one where it
+    only makes the first wait for the last. A Performer that takes longer than `latents_within_s` for a unit
+    is taken for stuck.
+    """
 
-@dataclass(slots=True)
-class _Solved:
-    unit: int
-    latents: Tensor
+    slots: int = 1
+    phases: int = 1
+    pacing: Pacing = Pacing.EAGER
+    exchange: Exchange = Exchange.AUTO
+    decode_together: int = 1
+    latents_within_s: float = 10.0
+    checked: bool = False
 
-
-@dataclass(slots=True)
-class _Unit:
-    """What is known of a unit between its state pass and its emission."""
-
-    epoch: int
-    due_at: float
-    said: Said
-    sent_ns: int
+    @property
+    def room(self) -> int:
+        """Sessions that a phase takes."""
+        return -(-self.slots // self.phases)
 
 
 @dataclass(kw_only=True)
 class Pipeline:
-    """A session. `step` does one thing and returns; the caller owns thread and loop."""
+    """The sessions that run. `step` does one thing and returns; the caller owns thread and loop."""
 
-    family: Family[Any]
+    family: Family[Any, Any]
     link: LinkEnd
-    clock: UnitClock
+    memory: Any
+    clock: Clock
     wakeup: Wakeup
-    source: UserSource
-    on_unit: Callable[[AgentUnit], None]
-    session: int
-    seed: int
-    pacing: Pacing
+    options: PipelineOptions
     timings: Timings
     counts: Counts
-    flat_out: bool = False  # every tick is due at once (benches): no unit can be late or given up
-    checked: bool = False
-    latents_within_s: float = 10.0  # a Performer that takes longer is taken for stuck
-    on_latents: Callable[[int, Tensor], None] | None = None  # for tests and recordings
-    state: Any = field(init=False)
-    unit: int = field(init=False, default=0)  # the next state pass
-    _encoded: _Encoded | None = field(init=False, default=None)
-    _solving: int | None = field(init=False, default=None)
-    _undecoded: deque[_Solved] = field(init=False, default_factory=deque)
-    _unremembered: _Solved | None = field(init=False, default=None)
-    _units: dict[int, _Unit] = field(init=False, default_factory=dict)
+    on_latents: Callable[[Seat, int, Tensor], None] | None = None  # for tests and recordings
+    seats: list[Seat] = field(init=False, default_factory=list)
+    _sender: SliceSender = field(init=False)
+    _phases: Phases = field(init=False)
+    _flat_out: bool = field(init=False)
+    _returned: list[tuple[SliceHeader, Tensor]] = field(init=False, default_factory=list)
 
-    def start(self) -> None:
-        """Allocate the session on both sides and make this moment its first tick."""
-        self.state = self.family.init_state(self.seed)
-        self._send(Kind.RESET, 0, 0, self._fill_seed)
-        self.clock.start()
+    def __post_init__(self) -> None:
+        options, unit_s = self.options, self.family.media.unit_ms / 1000
+        self._sender = SliceSender(
+            self.family, self.link.sender, exchange=options.exchange, checked=options.checked
+        )
+        self._phases = Phases(options.phases, unit_s, options.room)
+        self._flat_out = isinstance(self.clock, FlatOutClock)
 
-    def finish(self) -> None:
-        """Let the Performer forget the session; what it still solves is dropped by its number."""
-        self._send(Kind.END, 0, self.unit, lambda _: 0)
+    @property
+    def full(self) -> bool:
+        """Whether all slots are taken."""
+        return len(self.seats) >= self.options.slots
+
+    def open(
+        self, *, session: int, seed: int, source: UserSource, on_unit: Callable[[AgentUnit], None]
+    ) -> Seat:
+        """Begin a session on both sides, in a free slot; its ticks begin with the user's first unit."""
+        taken = {seat.slot for seat in self.seats}
+        slot = next(slot for slot in itertools.count() if slot not in taken)
+        assert slot < self.options.slots, "no slot is free"
+        clock = UnitClock(self.family.media.unit_ms / 1000, self.clock)
+        clock.start()
+        seat = Seat(
+            session=session, slot=slot, source=source, on_unit=on_unit, clock=clock,
+            pacing=self.options.pacing, state=self.family.init_state(self.memory, slot, seed),
+            flat_out=self._flat_out,
+        )  # fmt: skip
+        self._sender.begin(session, slot, seed)
+        self.seats.append(seat)
+        self.seats.sort(key=lambda each: each.slot)  # neighbours in the cache are neighbours in a batch
+        return seat
+
+    def close(self, seat: Seat) -> None:
+        """End a session; its slot is free at once."""
+        self.seats.remove(seat)
+        self._sender.end(seat)
 
     def step(self) -> None:
         """Take what has come, then do the most urgent thing, or wait for the link or the next tick."""
         self.collect()
-        match self.next_action():
-            case Action.ENCODE:
-                self._encode()
+        for seat in self.seats:
+            self._place(seat)
+        action, seats = next_task(self.seats)
+        match action:
+            case Action.ENCODE | Action.ENCODE_AHEAD:
+                self._encode(seats)
             case Action.STATE:
-                self._state_pass()
+                self._state_pass(seats)
             case Action.DECODE:
-                self._decode()
-            case Action.REMEMBER:
-                self._remember()
+                self._decode(seats[: self.options.decode_together])
+            case Action.REMEMBER | Action.REMEMBER_AHEAD:
+                self._remember(seats)
             case Action.WAIT:
                 self._wait()
 
-    def next_action(self) -> Action:
-        """The order of work when several things could be done."""
-        due = self._is_due()
-        if due and self._solving is None:
-            if self._encoded is None:
-                return Action.ENCODE
-            return Action.STATE if self._unremembered is None else Action.REMEMBER
-        if self._undecoded and self._may_decode():
-            return Action.DECODE
-        if self._unremembered is not None:
-            return Action.REMEMBER
-        if due and self._encoded is None:
-            return Action.ENCODE  # ahead of its state pass: the Performer is still at the unit before
-        return Action.WAIT
-
-    def _is_due(self) -> bool:
-        return self.clock.due(self.unit) and not self._awaits_user()
-
-    def _awaits_user(self) -> bool:
-        """Whether the unit whose tick has come should be there, isn't yet, and time can be spared for it."""
-        if self.flat_out or self._encoded is not None:
-            return False
-        within_s = FIRST_WITHIN_S if self.unit == 0 else LATE_WITHIN_S
-        return self.clock.behind_s(self.unit) < within_s and self.source.lacking()
+    def _place(self, seat: Seat) -> None:
+        """Give a session its phase once the user's first unit is there: from then on units come in time."""
+        if seat.phase is not None or seat.awaits_user():
+            return
+        now = self.clock.now()
+        taken = [other.phase for other in self.seats if other.phase is not None]
+        seat.phase, first_tick = self._phases.place(now, taken)
+        seat.clock.start(first_tick)
+        seat.complete_before_tick_s = first_tick - now
 
     def collect(self) -> None:
-        """Take latents off the link."""
+        """Take latents off the link; those of a batch are handed on together."""
         while (message := self.link.receiver.poll()) is not None:
-            returned_ns = time.monotonic_ns()
             header, payload = message
-            if header.kind is Kind.LATENTS and header.session == self.session:
-                self._returned(header, payload.view(torch.float32).clone(), returned_ns)
+            if header.kind is Kind.LATENTS:
+                self._returned.append((header, payload.view(torch.float32).clone()))
             self.link.receiver.release()
+            if self._returned and not header.flags & Flags.MORE:
+                batch, self._returned = self._returned, []
+                self._take_back(batch, time.monotonic_ns())
 
-    def _returned(self, header: SliceHeader, latents: Tensor, returned_ns: int) -> None:
-        assert header.unit == self._solving, f"latents of unit {header.unit}, waiting for {self._solving}"
-        self._solving = None
-        self.timings.exchanged(header, self._units[header.unit].sent_ns, returned_ns)
-        if self.on_latents is not None:
-            self.on_latents(header.unit, latents)
-        if self.clock.behind_s(header.unit + 1) > 0 and not self.flat_out:
-            self.counts.late += 1
-        solved = _Solved(header.unit, latents)
-        self._undecoded.append(solved)
-        self._unremembered = solved
+    def _take_back(self, batch: list[tuple[SliceHeader, Tensor]], returned_ns: int) -> None:
+        by_number = {seat.session: seat for seat in self.seats}
+        came = [
+            (header, latents, by_number[header.session])
+            for header, latents in batch
+            if header.session in by_number  # others were closed meanwhile
+        ]
+        if came:
+            headers, _, seats = zip(*came, strict=True)
+            self.timings.exchanged(headers, seats, returned_ns)
+        for header, latents, seat in came:
+            assert header.unit == seat.solving, f"latents of unit {header.unit}, not {seat.solving}"
+            seat.solving = None
+            if self.on_latents is not None:
+                self.on_latents(seat, header.unit, latents)
+            if seat.clock.behind_s(header.unit + 1) > 0 and not self._flat_out:
+                self.counts.late += 1
+            solved = Solved(unit=header.unit, latents=latents)
+            seat.undecoded.append(solved)
+            seat.unremembered = solved
 
     @property
     def idle(self) -> bool:
         """Whether nothing is under way at the Performer."""
-        return self._solving is None
+        return all(seat.solving is None for seat in self.seats)
 
-    def _may_decode(self) -> bool:
-        return self.pacing is Pacing.EAGER or self.clock.due(self._undecoded[0].unit + 1)
+    def _encode(self, seats: Sequence[Seat]) -> None:
+        users, complete_at = [], []
+        for seat in seats:
+            if not self._flat_out:
+                self._give_up_lost_time(seat)
+            # From here the unit is complete: on the clock at or before its tick, flat out at this moment.
+            tick = time.monotonic() if self._flat_out else seat.clock.deadline(seat.unit)
+            complete_at.append(tick - (0.0 if self._flat_out else seat.complete_before_tick_s))
+            users.append(seat.source.take())
+        with self.timings.stage("encode", seats):
+            observed = [
+                Observation(pcm=user.pcm, frames=user.frames, texts=user.texts, interrupted=user.interrupted)
+                for user in users
+            ]
+            tokens_BTC = self.family.encode([seat.state for seat in seats], observed)
+        for row, seat in enumerate(seats):
+            seat.encoded = Encoded(
+                user=observed[row], tokens=tokens_BTC[row : row + 1], epoch=users[row].epoch,
+                complete_at=complete_at[row],
+            )  # fmt: skip
 
-    def _encode(self) -> None:
-        if self.unit == 0:
-            self.clock.start()  # from here on a unit of the user is complete just when its tick comes
-        if not self.flat_out:
-            self._give_up_lost_time()
-        # From here the unit is complete: on the clock at its tick, flat out at this moment.
-        due_at = time.monotonic() if self.flat_out else self.clock.deadline(self.unit)
-        user = self.source.take()
-        with self.timings.stage("encode"):
-            observation = Observation(
-                pcm=user.pcm, frames=user.frames, texts=user.texts, interrupted=user.interrupted
-            )
-            tokens = self.family.encode(self.state, observation)
-        self._encoded = _Encoded(observation, tokens, user.epoch, due_at)
-
-    def _give_up_lost_time(self) -> None:
-        behind = int(self.clock.behind_s(self.unit) / self.clock.unit_s)
+    def _give_up_lost_time(self, seat: Seat) -> None:
+        behind = int(seat.clock.behind_s(seat.unit) / seat.clock.unit_s)
         if behind > MAX_BEHIND_UNITS:
-            log.warning("session %d: %d units behind, giving them up", self.session, behind)
-            self.clock.skip(behind)
+            log.warning("session %d: %d units behind, giving them up", seat.session, behind)
+            seat.clock.skip(behind)
             self.counts.dropped += behind
 
-    def _state_pass(self) -> None:
-        encoded, unit = self._encoded, self.unit
-        assert encoded is not None
-        with self.timings.stage("state"):
-            said = self.family.state_pass(self.state, unit, encoded.user, encoded.tokens)
-        sent_ns = self._send_slice(Block.STATE, encoded.epoch, unit)
-        self._units[unit] = _Unit(encoded.epoch, encoded.due_at, said, sent_ns)
-        self._solving, self._encoded = unit, None
-        self.unit += 1
-
-    def _decode(self) -> None:
-        solved = self._undecoded.popleft()
-        about = self._units.pop(solved.unit)
-        with self.timings.stage("decode"):
-            emission = self.family.decode(self.state, solved.latents)
-        self.timings.emitted(time.monotonic() - about.due_at)
-        self.counts.emitted += 1
-        self.on_unit(
-            AgentUnit(
-                unit=solved.unit, epoch=about.epoch, pcm=emission.pcm, frames=emission.frames,
-                text=about.said.text, speaking=about.said.speaking, refused=about.said.refused,
-                heard=about.said.heard,
+    def _state_pass(self, seats: Sequence[Seat]) -> None:
+        encoded = [seat.encoded for seat in seats if seat.encoded is not None]
+        assert len(encoded) == len(seats)
+        units = [seat.unit for seat in seats]
+        with self.timings.stage("state", seats):
+            said = self.family.state_pass(
+                [seat.state for seat in seats],
+                units,
+                [each.user for each in encoded],
+                torch.cat([each.tokens for each in encoded]),
+                self._sender.along(Block.STATE, seats, units),
             )
-        )  # fmt: skip
+        sent_ns, seconds = self._sender.after(Block.STATE, seats, units)
+        self.timings.packed(seconds)
+        for seat, each, says in zip(seats, encoded, said, strict=True):
+            seat.asked[seat.unit] = Asked(epoch=each.epoch, complete_at=each.complete_at, said=says)
+            seat.sent_ns = sent_ns
+            seat.solving, seat.encoded = seat.unit, None
+            seat.unit += 1
 
-    def _remember(self) -> None:
-        solved = self._unremembered
-        assert solved is not None
-        with self.timings.stage("remember"):
-            self.family.remember(self.state, solved.unit, solved.latents)
-        self._send_slice(Block.REMEMBER, 0, solved.unit)
-        self._unremembered = None
+    def _decode(self, seats: Sequence[Seat]) -> None:
+        solved = [seat.undecoded.popleft() for seat in seats]
+        with self.timings.stage("decode", seats):
+            emissions = self.family.decode([seat.state for seat in seats], [each.latents for each in solved])
+        for seat, each, emission in zip(seats, solved, emissions, strict=True):
+            asked = seat.asked.pop(each.unit)
+            self.timings.emitted(seat, asked.complete_at)
+            self.counts.emitted += 1
+            seat.on_unit(
+                AgentUnit(
+                    unit=each.unit, epoch=asked.epoch, pcm=emission.pcm, frames=emission.frames,
+                    text=asked.said.text, speaking=asked.said.speaking, refused=asked.said.refused,
+                    heard=asked.said.heard,
+                )
+            )  # fmt: skip
+
+    def _remember(self, seats: Sequence[Seat]) -> None:
+        solved = [seat.unremembered for seat in seats if seat.unremembered is not None]
+        assert len(solved) == len(seats)
+        units = [each.unit for each in solved]
+        with self.timings.stage("remember", seats):
+            self.family.remember(
+                [seat.state for seat in seats],
+                units,
+                [each.latents for each in solved],
+                self._sender.along(Block.REMEMBER, seats, units),
+            )
+        _, seconds = self._sender.after(Block.REMEMBER, seats, units)
+        self.timings.packed(seconds)
+        for seat in seats:
+            seat.unremembered = None
 
     def _wait(self) -> None:
-        if not self.clock.due(self.unit):
-            self.clock.wait(self.unit, self.wakeup)
-        elif self._encoded is None:
-            self.clock.clock.wait_until(self.clock.clock.now() + LOOK_EVERY_S, self.wakeup)
-        elif not self.wakeup.wait(self.latents_within_s):  # only latents are missing
+        """Until latents come, a session opens or closes, a tick comes or a user's unit may be there."""
+        moments = [self._look_again_at(seat) for seat in self.seats]
+        to_come = [moment for moment in moments if moment is not None]
+        if to_come:
+            self.clock.wait_until(min(to_come), self.wakeup)
+        elif not self.wakeup.wait(self.options.latents_within_s if self.seats else None) and self.seats:
+            seat = min(self.seats, key=lambda each: each.sent_ns)  # only latents are missing
             raise LinkTimeout(
-                f"the performer sent no latents of unit {self._solving} within {self.latents_within_s:g} s"
+                f"the performer sent no latents of unit {seat.solving} of session {seat.session} within "
+                f"{self.options.latents_within_s:g} s"
             )
 
-    def _fill_seed(self, out: Tensor) -> int:
-        out[:8].view(torch.int64).fill_(self.seed)
-        return 8
-
-    def _send_slice(self, block: Block, epoch: int, unit: int) -> int:
-        began_ns = time.monotonic_ns()
-        self._send(Kind[block.name], epoch, unit, lambda out: self.family.pack(self.state, block, unit, out))
-        self.timings.packed((time.monotonic_ns() - began_ns) / 1e9)
-        return began_ns
-
-    def _send(self, kind: Kind, epoch: int, unit: int, fill: Callable[[Tensor], int]) -> None:
-        size = fill(self.link.sender.reserve(SEND_WITHIN_S, describe(kind, unit)))
-        header = SliceHeader(
-            kind=kind, session=self.session, epoch=epoch, unit=unit, payload_bytes=size,
-            flags=Flags.CHECKED if self.checked else Flags.NONE,
-        )  # fmt: skip
-        self.link.sender.commit(header)
+    def _look_again_at(self, seat: Seat) -> float | None:
+        if seat.phase is None or seat.awaits_user():
+            return self.clock.now() + LOOK_EVERY_S
+        return seat.next_tick()

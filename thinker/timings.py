@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from shared.reporting import Stages
 from shared.slices import SliceHeader
+from thinker.seat import Seat
 
 STAGES = ("encode", "state", "send", "append", "solve", "return", "decode", "remember")
 LOOP = ("remember", "state", "send", "append", "solve", "return")
@@ -15,57 +16,71 @@ EXCHANGE = ("send", "append", "solve", "return")
 WHOLE = ("model_side", "unit_interval", "solve_plus_exchange", "loop")
 
 
+LOOK_EVERY_S = 1.0
+FRESH = 0.3  # weight of the last second in what is taken for the present load
+
+
 class Timings:
-    """Durations of stages and of what they add up to. The model thread writes, any thread reads."""
+    """Durations of stages and of what they add up to. The model thread writes, any thread reads.
+
+    A stage that a batch of sessions goes through is one duration, whatever their number.
+    """
 
     def __init__(self, *, one_host: bool) -> None:
         self.one_host = one_host
         self.stages = Stages()
-        self._unit: dict[str, float] = {}
-        self._last_emitted: float | None = None
+        self.thinker_busy_s = 0.0
+        """Seconds that the model thread has worked."""
+        self.performer_busy_s = 0.0
+        """Seconds that the Performer has worked, as far as it has told."""
 
     @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        """Measure a stage of the Thinker's own."""
+    def stage(self, name: str, seats: Sequence[Seat]) -> Iterator[None]:
+        """Measure a stage of the Thinker's own, which these seats go through together."""
         began = time.monotonic()
         yield
-        self._record(name, time.monotonic() - began)
+        seconds = time.monotonic() - began
+        self.stages.record(name, seconds)
+        self.thinker_busy_s += seconds
+        for seat in seats:
+            seat.parts[name] = seconds
 
     def packed(self, seconds: float) -> None:
-        """A slice was packed and sent: the Thinker's work, though its time counts as `send`."""
+        """Slices were packed and sent: the Thinker's work, though its time counts as `send`."""
         self.stages.record("pack", seconds)
+        self.thinker_busy_s += seconds
 
-    def exchanged(self, header: SliceHeader, sent_ns: int, returned_ns: int) -> None:
-        """Take the Performer's times from returned latents; the slice was ready to be sent at `sent_ns`.
+    def exchanged(self, headers: Sequence[SliceHeader], seats: Sequence[Seat], returned_ns: int) -> None:
+        """Take the Performer's times from a batch of returned latents.
 
         On one host both clocks are the same. Between two hosts only the sum of both ways is known: it is
         counted half and half.
         """
+        header = headers[-1]
         append, solve = header.append_ns / 1e9, header.solve_ns / 1e9
-        send = (header.received_at_ns - sent_ns) / 1e9
+        send = (header.received_at_ns - seats[-1].sent_ns) / 1e9
         back = (returned_ns - header.sent_at_ns) / 1e9
         if not self.one_host:
             send = back = max(0.0, send + back) / 2
-        for name, seconds in (("send", send), ("append", append), ("solve", solve), ("return", back)):
-            self._record(name, max(0.0, seconds))
-        parts = self._unit
-        self.stages.record("solve_plus_exchange", sum(parts[name] for name in EXCHANGE))
-        self.stages.record("loop", sum(parts.get(name, 0.0) for name in LOOP))
+        parts = {"send": max(0.0, send), "append": append, "solve": solve, "return": max(0.0, back)}
+        for name, seconds in parts.items():
+            self.stages.record(name, seconds)
+        self.performer_busy_s += append + solve
+        self.stages.record("solve_plus_exchange", sum(parts.values()))
+        for seat in seats:
+            seat.parts |= parts
+            self.stages.record("loop", sum(seat.parts.get(name, 0.0) for name in LOOP))
 
-    def emitted(self, model_side_s: float) -> None:
-        """A unit was decoded, `model_side_s` after its user unit was complete."""
+    def emitted(self, seat: Seat, complete_at: float) -> None:
+        """A unit was decoded, whose user unit was complete at this moment of the monotonic clock."""
         now = time.monotonic()
-        self.stages.record("model_side", max(0.0, model_side_s))
-        if self._last_emitted is not None:
-            self.stages.record("unit_interval", now - self._last_emitted)
-        self._last_emitted = now
-
-    def paused(self) -> None:
-        """The next unit does not follow the last one: a session ended in between."""
-        self._last_emitted = None
+        self.stages.record("model_side", max(0.0, now - complete_at))
+        if seat.last_emitted is not None:
+            self.stages.record("unit_interval", now - seat.last_emitted)
+        seat.last_emitted = now
 
     def busy_ms(self) -> dict[str, float]:
-        """Mean time a unit that each process works; a unit has two slices to pack."""
+        """Mean time a unit that each process works; a unit has two slices to pack. For one session."""
         mean = self.stages.mean_ms
         thinker = sum(map(mean, ("encode", "state", "decode", "remember"))) + 2 * mean("pack")
         return {"thinker": thinker, "performer": mean("append") + mean("solve")}
@@ -78,6 +93,26 @@ class Timings:
         whole: dict[str, object] = {f"{name}_ms": rounded.get(name, nothing) for name in WHOLE}
         return whole | {"stages_ms": {name: rounded.get(name, nothing) for name in STAGES}}
 
-    def _record(self, name: str, seconds: float) -> None:
-        self._unit[name] = seconds
-        self.stages.record(name, seconds)
+
+class Load:
+    """What share of the time the busier of the two processes works at present."""
+
+    def __init__(self, timings: Timings) -> None:
+        self.share: float | None = None
+        """Smoothed over a few seconds; None until the first is over."""
+        self._timings = timings
+        self._at: float | None = None
+        self._busy = (0.0, 0.0)
+
+    def forget(self) -> None:
+        """What was measured is of another number of sessions."""
+        self.share = self._at = None
+
+    def look(self) -> None:
+        """To be called now and then by the thread that writes the timings."""
+        now, busy = time.monotonic(), (self._timings.thinker_busy_s, self._timings.performer_busy_s)
+        if self._at is None or now - self._at >= LOOK_EVERY_S:
+            if self._at is not None:
+                most = max(new - old for new, old in zip(busy, self._busy, strict=True)) / (now - self._at)
+                self.share = most if self.share is None else self.share + FRESH * (most - self.share)
+            self._at, self._busy = now, busy

@@ -82,11 +82,13 @@ def writer(sequence: Sequence, past: Past) -> Attend:
     many key heads as query heads.
     """
 
-    def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    def attend(layer: int, *heads_BTHD: Tensor) -> Tensor:
         assert layer == len(past)
+        q, k, v = (x.transpose(1, 2) for x in heads_BTHD)
         past.append((k, v))
         q = q * q.shape[-1] ** -0.5
-        return (q @ k.transpose(2, 3) + sequence.kept_bias_RR.to(q.dtype)).softmax(-1) @ v
+        gathered: Tensor = (q @ k.transpose(2, 3) + sequence.kept_bias_RR.to(q.dtype)).softmax(-1) @ v
+        return gathered.transpose(1, 2)
 
     return attend
 
@@ -94,7 +96,8 @@ def writer(sequence: Sequence, past: Past) -> Attend:
 def reader(sequence: Sequence, past: Past) -> Attend:
     """An `attend` for the noisy tokens: each sees its past, and the noisy tokens of its own unit."""
 
-    def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    def attend(layer: int, *heads_BTHD: Tensor) -> Tensor:
+        q, k, v = (x.transpose(1, 2) for x in heads_BTHD)
         keys, values = past[layer]
         q = q * q.shape[-1] ** -0.5
         own_q, own_k, own_v = (x.view(*x.shape[:2], sequence.units, -1, x.shape[-1]) for x in (q, k, v))
@@ -103,6 +106,6 @@ def reader(sequence: Sequence, past: Past) -> Attend:
         weight, own_weight = torch.split(score.softmax(-1), [keys.shape[2], own.shape[-1]], dim=-1)
         own_weight = own_weight.reshape(*own_q.shape[:-1], own.shape[-1])
         gathered: Tensor = weight @ values + (own_weight @ own_v).flatten(2, 3)
-        return gathered
+        return gathered.transpose(1, 2)
 
     return attend

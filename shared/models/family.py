@@ -1,17 +1,18 @@
 """The seam between the process loops and a model: what a family of models must be able to do.
 
 Weights live in the family object, everything that belongs to one session in the state object that is passed
-in. A family registers its loader under the entry-point group `thinker_performer.families`, so that another
-package can bring its own; the loops know no family by name.
+in, its keys and values in a slot of one memory that all sessions share. A family registers its loader under
+the entry-point group `thinker_performer.families`, so that another package can bring its own; the loops know
+no family by name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from shared.media import Media
 from shared.models.layout import Block
 
 ENTRY_POINTS = "thinker_performer.families"
+MemoryT = TypeVar("MemoryT")
 StateT = TypeVar("StateT")
 
 
@@ -57,46 +59,76 @@ class Emission:
     frames: NDArray[np.uint8]
 
 
-class Family(Protocol, Generic[StateT]):
-    """One model. All methods run on the model thread; none keeps anything of a session outside `state`."""
+OnLayer = Callable[[int], None]
+"""Called with a layer's number once its keys and values of a block lie in the cache."""
+
+
+class Family(Protocol[MemoryT, StateT]):
+    """One model. All methods run on the model thread; none keeps anything of a session outside its state.
+
+    Methods that take lists work on a *batch*: each item belongs to another session, at a unit of its own.
+    What comes out for a session does not depend on who shares its batch, but for rounding.
+    """
 
     digest: str
-    """Of config and weights: both processes must have the same."""
+    """Of config, weights and number format: both processes must have the same."""
     media: Media
-    slice_bytes: int
-    """The largest KV slice."""
+    layers: int
+    """A KV slice can be cut between any two of these."""
     latent_bytes: int
     """The latents of one unit."""
 
-    def init_state(self, seed: int) -> StateT:
-        """Memory of a new session; all of it is allocated here."""
+    def slice_bytes(self, block: Block) -> int:
+        """The KV slice of a block: a multiple of `layers`."""
 
-    def encode(self, state: StateT, user: Observation) -> Tensor:
-        """Thinker: the user's unit as tokens."""
+    def memory_bytes(self) -> int:
+        """What `allocate` takes for each session."""
 
-    def state_pass(self, state: StateT, unit: int, user: Observation, tokens: Tensor) -> Said:
-        """Thinker: write the unit's state block to the cache, text slots included."""
+    def allocate(self, sessions: int) -> MemoryT:
+        """The keys and values of so many sessions at a time; all of their memory is allocated here."""
 
-    def remember(self, state: StateT, unit: int, latents: Tensor) -> None:
-        """Thinker: write the clean latents of a unit to the cache."""
+    def init_state(self, memory: MemoryT, slot: int, seed: int) -> StateT:
+        """Begin a session in a slot of the memory; whoever was there is forgotten."""
 
-    def decode(self, state: StateT, latents: Tensor) -> Emission:
-        """Thinker: latents of the next unit to sound and picture."""
+    def encode(self, states: Sequence[StateT], users: Sequence[Observation]) -> Tensor:
+        """Thinker: each user's unit as tokens [B, T, C]."""
 
-    def pack(self, state: StateT, block: Block, unit: int, out: Tensor) -> int:
-        """Thinker: copy the KV slice of a block to `out`, uint8[slice_bytes]; return its bytes."""
+    def state_pass(
+        self,
+        states: Sequence[StateT],
+        units: Sequence[int],
+        users: Sequence[Observation],
+        tokens_BTC: Tensor,
+        on_layer: OnLayer | None = None,
+    ) -> list[Said]:
+        """Thinker: write each unit's state block to the cache, text slots included."""
 
-    def append(self, state: StateT, block: Block, unit: int, payload: Tensor) -> None:
-        """Performer: take in a slice that `pack` made, uint8[n]."""
+    def remember(
+        self,
+        states: Sequence[StateT],
+        units: Sequence[int],
+        latents: Sequence[Tensor],
+        on_layer: OnLayer | None = None,
+    ) -> None:
+        """Thinker: write the clean latents of each unit to the cache."""
 
-    def solve(self, state: StateT, unit: int) -> Tensor:
-        """Performer: integrate from noise to the unit's latents, flat float32."""
+    def decode(self, states: Sequence[StateT], latents: Sequence[Tensor]) -> list[Emission]:
+        """Thinker: latents of each session's next unit to sound and picture."""
+
+    def pack(self, state: StateT, block: Block, unit: int, out: Tensor, first: int = 0) -> None:
+        """Thinker: fill `out`, uint8, with layers of the block's KV slice, from layer `first` on."""
+
+    def append(self, state: StateT, block: Block, unit: int, payload: Tensor, first: int = 0) -> None:
+        """Performer: take in what `pack` made, uint8."""
+
+    def solve(self, states: Sequence[StateT], units: Sequence[int]) -> list[Tensor]:
+        """Performer: integrate from noise to each unit's latents, flat float32."""
 
 
 class Builder(Protocol):
     """Makes the model of a config that has been found good."""
 
-    def __call__(self, *, weights: Path | None, device: str) -> Family[Any]:
+    def __call__(self, *, weights: Path | None, device: str) -> Family[Any, Any]:
         """Build and load; `weights` is a folder, None means random weights of a fixed seed.
 
         Raises:

@@ -1,12 +1,17 @@
 """Which tokens a unit has, when each of them is, and where the cache keeps them. Nothing else knows this.
 
 A unit is written in two blocks, in this order of time: the *state* block (what the user did, and the text
-slots) and the *remember* block (what the agent then did). Each stream of tokens has a ring of its own that
-holds its last `span` units, so a token's place follows from its unit alone and both processes agree on it
-without a word.
+slots) and the *remember* block (what the agent then did). Each stream of tokens is remembered for its last
+`span` units, so a token's place follows from its unit alone and both processes agree on it without a word.
 
 Streams belong to one of two *towers*, which have weights of their own and see their own streams alone
-(a mixture of transformers, arXiv 2411.04996); the rings of a tower lie side by side.
+(a mixture of transformers, arXiv 2411.04996). Streams of one tower and span share a *ring* that turns by
+whole units; the rings of a tower lie side by side, the scratch places before those of the speaking tower:
+
+    | listening rings | scratch | speaking rings |
+
+Where a tower has a single ring, what it remembers is a prefix of that ring until the ring is full, so early
+units cost less (`Layout.seen`).
 """
 
 from __future__ import annotations
@@ -18,6 +23,7 @@ import torch
 from torch import Tensor
 
 STEPS_PER_UNIT = 4  # media time counts steps of 40 ms
+SEEN_PARTS = 16  # a ring that fills is looked at in so many lengths, so that there are few shapes
 
 
 class Block(enum.IntEnum):
@@ -58,28 +64,47 @@ class Stream:
 
     @property
     def capacity(self) -> int:
-        """Tokens that its ring holds."""
+        """Tokens that are remembered of it."""
         return self.span * self.tokens
 
 
-class Layout:
-    """The streams of a model, their rings side by side, and `scratch` places for tokens that are not kept.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Ring:
+    """Streams of one tower and one span: unit after unit, each with `tokens` of them."""
 
-    The streams of the listening tower come first; the scratch places belong to the speaking tower.
-    """
+    tower: Tower
+    span: int
+    start: int
+    tokens: int
+    inside: dict[str, int]
+    """Where in a unit's tokens each stream begins."""
+
+
+class Layout:
+    """The streams of a model, their rings side by side, and `scratch` places for tokens that are not kept."""
 
     def __init__(self, streams: tuple[Stream, ...], scratch: int) -> None:
         towers = [stream.tower for stream in streams]
         assert towers == sorted(towers), "the streams of a tower lie side by side"
         self.streams = streams
-        self.scratch = scratch
-        starts = [0]
-        for stream in streams:
-            starts.append(starts[-1] + stream.capacity)
-        self.starts = tuple(starts[:-1])
-        self.kept = starts[-1]
-        self.capacity = self.kept + scratch
-        self._listened = sum(stream.capacity for stream in streams if stream.tower is Tower.LISTENING)
+        self.rings: list[_Ring] = []
+        at = self._lay(Tower.LISTENING, 0)
+        self.scratch = slice(at, at + scratch)
+        self.capacity = self._lay(Tower.SPEAKING, self.scratch.stop)
+        self.longest = max(stream.span for stream in streams)
+
+    def _lay(self, tower: Tower, at: int) -> int:
+        """Lay the rings of a tower from place `at` on; returns the place behind them."""
+        spans = dict.fromkeys(stream.span for stream in self.streams if stream.tower is tower)
+        for span in spans:
+            inside, tokens = {}, 0
+            for stream in self.streams:
+                if stream.tower is tower and stream.span == span:
+                    inside[stream.name] = tokens
+                    tokens += stream.tokens
+            self.rings.append(_Ring(tower=tower, span=span, start=at, tokens=tokens, inside=inside))
+            at += span * tokens
+        return at
 
     def of(self, block: Block, tower: Tower | None = None) -> tuple[Stream, ...]:
         """The streams that a block writes, in the order in which its tokens come: one tower's, or all."""
@@ -89,17 +114,27 @@ class Layout:
         """How many tokens a block has, in one tower or in all."""
         return sum(stream.tokens for stream in self.of(block, tower))
 
+    def place(self, stream: Stream, unit: int) -> slice:
+        """Where in the cache a stream's tokens of a unit are."""
+        (ring,) = (r for r in self.rings if r.tower is stream.tower and r.span == stream.span)
+        at = ring.start + unit % ring.span * ring.tokens + ring.inside[stream.name]
+        return slice(at, at + stream.tokens)
+
     def places(self, block: Block, unit: int, tower: Tower | None = None) -> list[slice]:
         """Where in the cache each stream of the block goes, in order: one tower's, or all."""
-        return [
-            slice(at := start + unit % stream.span * stream.tokens, at + stream.tokens)
-            for start, stream in zip(self.starts, self.streams, strict=True)
-            if stream.block is block and tower in {None, stream.tower}
-        ]
+        return [self.place(stream, unit) for stream in self.of(block, tower)]
 
-    def seen_by(self, tower: Tower) -> slice:
-        """The places of everything that is kept for a tower."""
-        return slice(0, self._listened) if tower is Tower.LISTENING else slice(self._listened, self.kept)
+    def seen(self, tower: Tower, unit: int) -> slice:
+        """The places of everything that is kept for a tower when `unit` is the newest; few different ones."""
+        rings = [ring for ring in self.rings if ring.tower is tower]
+        if not rings:
+            return slice(0, 0)
+        end = rings[-1].start + rings[-1].span * rings[-1].tokens
+        if len(rings) == 1:
+            part = -(-rings[0].span // SEEN_PARTS)
+            units = min(rings[0].span, -(-(unit + 1) // part) * part)
+            end = rings[0].start + units * rings[0].tokens
+        return slice(rings[0].start, end)
 
     def steps(self, block: Block, unit: int, tower: Tower | None = None) -> Tensor:
         """Media times [T] of a block's tokens, in steps of 40 ms since the session began."""

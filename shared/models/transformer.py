@@ -20,7 +20,13 @@ from torch.nn import functional as F
 from shared.tables import require_positive
 
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
-"""(layer, q_BHTD, k_BKTD, v_BKTD) -> what the new tokens gather, as [B, H, T, D]."""
+"""(layer, q_BTHD, k_BTKD, v_BTKD) -> what the new tokens gather, as [B, T, H, D]."""
+
+Rope = tuple[Tensor, Tensor]
+"""Cosine and signed sine, each [1 or B, T, D]; see `rope_angles`."""
+
+Reduce = Callable[[Tensor], Tensor]
+"""Completes what a rank made a part of (`shared.models.parallel`): [B, T, C] to the sum over all ranks."""
 
 NUM_MODULATIONS = 6  # shift, scale and gate, for attention and for the feed-forward
 
@@ -47,27 +53,34 @@ class TransformerConfig:
                 raise ValueError(f"transformer: {name}={size} must be even")
 
 
-def rope_angles(steps_T: Tensor, config: TransformerConfig) -> tuple[Tensor, Tensor]:
-    """Cosine and sine [T, D / 2] for media times in steps of 40 ms (RoFormer, arXiv 2104.09864).
+def rope_angles(steps: Tensor, config: TransformerConfig) -> Rope:
+    """For media times [..., T] in steps of 40 ms, what `rotate` takes (RoFormer, arXiv 2104.09864).
 
+    Cosine and sine of the angle for each head dim, [..., T, D]; the sine is negative in the first half.
     The angle is computed in fp64: in fp32 it would be off by 0.06 rad after a few hours.
     """
     half = config.head_dim // 2
-    rates = config.rope_theta ** (-torch.arange(half, dtype=torch.float64, device=steps_T.device) / half)
-    angles = steps_T.double()[:, None] * rates
-    return angles.cos().float(), angles.sin().float()
+    rates = config.rope_theta ** (-torch.arange(half, dtype=torch.float64, device=steps.device) / half)
+    angles = steps.double()[..., None] * rates
+    cos, sin = angles.cos(), angles.sin()
+    return torch.cat([cos, cos], dim=-1).float(), torch.cat([-sin, sin], dim=-1).float()
 
 
-def rotate(x_BHTD: Tensor, cos_TD: Tensor, sin_TD: Tensor) -> Tensor:
+def rotate(x_BTHD: Tensor, cos_BTD: Tensor, sin_BTD: Tensor) -> Tensor:
     """Turn each pair (first half, second half) of the head dims by the token's angle."""
-    a, b = x_BHTD.chunk(2, dim=-1)
-    cos, sin = cos_TD.to(x_BHTD.dtype), sin_TD.to(x_BHTD.dtype)
-    return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)
+    half = x_BTHD.shape[-1] // 2
+    cos, sin = cos_BTD.unsqueeze(-2).to(x_BTHD.dtype), sin_BTD.unsqueeze(-2).to(x_BTHD.dtype)
+    return torch.addcmul(x_BTHD * cos, x_BTHD.roll(half, -1), sin)
 
 
 def rms_norm(x: Tensor) -> Tensor:
     """Divide by the root mean square over the last dim."""
     return F.rms_norm(x, (x.shape[-1],))
+
+
+def as_it_is(x: Tensor) -> Tensor:
+    """Where one rank computes everything, nothing is to be added."""
+    return x
 
 
 class FlowTime(nn.Module):
@@ -97,6 +110,7 @@ class Block(nn.Module):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.config = config
+        self.reduce: Reduce = as_it_is
         inner = config.heads * config.head_dim
         self.qkv = nn.Linear(config.dim, inner + 2 * config.kv_heads * config.head_dim, bias=False)
         self.out = nn.Linear(inner, config.dim, bias=False)
@@ -107,25 +121,22 @@ class Block(nn.Module):
         offset_MC[2] = offset_MC[5] = 1.0
         self.offset_MC = nn.Parameter(offset_MC)
 
-    def forward(
-        self, layer: int, x_BTC: Tensor, rope: tuple[Tensor, Tensor], modulation: Tensor, attend: Attend
-    ) -> Tensor:
+    def forward(self, layer: int, x_BTC: Tensor, rope: Rope, modulation: Tensor, attend: Attend) -> Tensor:
         """Same shape in and out; modulation is [B or 1, T or 1, M, C]."""
         config = self.config
         shift, scale, gate, ffn_shift, ffn_scale, ffn_gate = (
             modulation + self.offset_MC.to(modulation.dtype)
         ).unbind(-2)
-        h = rms_norm(x_BTC) * (1 + scale) + shift
-        q, k, v = self.qkv(h).unflatten(-1, (-1, config.head_dim)).transpose(1, 2).split(
-            (config.heads, config.kv_heads, config.kv_heads), dim=1
-        )  # fmt: skip
-        q, k = rotate(rms_norm(q), *rope), rotate(rms_norm(k), *rope)
-        gathered: Tensor = self.out(attend(layer, q, k, v).transpose(1, 2).flatten(2))
-        x_BTC = x_BTC + gate * gathered
-        h = rms_norm(x_BTC) * (1 + ffn_scale) + ffn_shift
+        h = torch.addcmul(shift, rms_norm(x_BTC), 1 + scale)
+        heads = self.qkv(h).unflatten(-1, (-1, config.head_dim))
+        turning, v = heads.split((config.heads + config.kv_heads, config.kv_heads), dim=2)
+        q, k = rotate(rms_norm(turning), *rope).split((config.heads, config.kv_heads), dim=2)
+        gathered = self.reduce(self.out(attend(layer, q, k, v).flatten(2)))
+        x_BTC = torch.addcmul(x_BTC, gate, gathered)
+        h = torch.addcmul(ffn_shift, rms_norm(x_BTC), 1 + ffn_scale)
         a, b = self.gate_up(h).chunk(2, dim=-1)
-        fed: Tensor = self.down(F.silu(a) * b)
-        return x_BTC + ffn_gate * fed
+        fed = self.reduce(self.down(F.silu(a) * b))
+        return torch.addcmul(x_BTC, ffn_gate, fed)
 
 
 class Transformer(nn.Module):
@@ -140,9 +151,12 @@ class Transformer(nn.Module):
             nn.init.normal_(block.down.weight, std=0.02 / math.sqrt(2 * config.layers))
         self.blocks = nn.ModuleList(blocks)
 
-    def forward(self, x_BTC: Tensor, steps_T: Tensor, modulation: Tensor, attend: Attend) -> Tensor:
-        """Run all layers over T new tokens at media times `steps_T` (40 ms steps); return [B, T, C]."""
-        rope = rope_angles(steps_T, self.config)
+    def forward(self, x_BTC: Tensor, steps: Tensor, modulation: Tensor, attend: Attend) -> Tensor:
+        """Run all layers over T new tokens; return [B, T, C].
+
+        `steps` are their media times in steps of 40 ms: [T], or [B, T] where rows differ.
+        """
+        rope = rope_angles(steps if steps.dim() == 2 else steps[None], self.config)
         for layer, block in enumerate(self.blocks):
             x_BTC = block(layer, x_BTC, rope, modulation, attend)
         return x_BTC

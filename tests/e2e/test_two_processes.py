@@ -14,14 +14,16 @@ from torch import Tensor
 
 from performer.loop import perform
 from scripts.common import load_model, terms_of
-from shared.clock import Clock, FlatOutClock, ManualClock, UnitClock
+from shared.clock import Clock, FlatOutClock, ManualClock
 from shared.config import load_config
 from shared.links.base import LinkEnd
 from shared.links.loopback import loopback_pair
+from shared.models.cache import KVCache
 from shared.models.family import Family, Observation
 from shared.models.single import Reply, reply_to
 from shared.rendezvous import Listener, accept_performer
-from thinker.pipeline import Counts, Pacing, Pipeline
+from thinker.pipeline import Counts, Pipeline, PipelineOptions
+from thinker.seat import Pacing
 from thinker.timings import Timings
 from thinker.units import AgentUnit, UserUnit
 
@@ -69,43 +71,46 @@ def observe(unit: int) -> Observation:
 class Talk:
     """A session through the pair, from the Thinker's end of a link."""
 
-    def __init__(self, family: Family[Any], link: LinkEnd, clock: Clock, pacing: Pacing) -> None:
+    def __init__(self, family: Family[Any, Any], link: LinkEnd, clock: Clock, pacing: Pacing) -> None:
         self.units: list[AgentUnit] = []
         self.latents: list[Tensor] = []
         self.pipeline = Pipeline(
-            family=family, link=link, clock=UnitClock(0.16, clock), wakeup=link.receiver, source=Script(),
-            on_unit=self.units.append, on_latents=lambda _, latents: self.latents.append(latents),
-            session=next(session_numbers), seed=SEED, pacing=pacing, timings=Timings(one_host=True),
-            counts=Counts(), flat_out=isinstance(clock, FlatOutClock), checked=True,
+            family=family, link=link, memory=family.allocate(1), clock=clock, wakeup=link.receiver,
+            on_latents=lambda _, __, latents: self.latents.append(latents),
+            options=PipelineOptions(pacing=pacing, checked=True), timings=Timings(one_host=True),
+            counts=Counts(),
         )  # fmt: skip
 
     def run(self, units: int) -> None:
         """Hold the session for so many units."""
-        self.pipeline.start()
+        number = next(session_numbers)
+        self.seat = self.pipeline.open(session=number, seed=SEED, source=Script(), on_unit=self.units.append)
         while len(self.units) < units:
             self.pipeline.step()
         while not self.pipeline.idle:
             self.pipeline.wakeup.wait(None)
             self.pipeline.collect()
-        self.pipeline.finish()
+        self.pipeline.close(self.seat)
 
 
 @pytest.fixture(scope="module")
-def family() -> Iterator[Family[Any]]:
+def family() -> Iterator[Family[Any, Any]]:
     threads = torch.get_num_threads()
     yield load_model(CONFIG, "cpu")
     torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")
-def expected(family: Family[Any]) -> list[Reply]:
+def expected(family: Family[Any, Any]) -> list[Reply]:
     """What one process gives."""
     return list(reply_to(family, SEED, map(observe, range(UNITS))))
 
 
 @pytest.fixture(scope="module", params=["shm", "gloo"])
 def link(
-    request: pytest.FixtureRequest, family: Family[Any], groups: Callable[[], AbstractContextManager[Any]]
+    request: pytest.FixtureRequest,
+    family: Family[Any, Any],
+    groups: Callable[[], AbstractContextManager[Any]],
 ) -> Iterator[LinkEnd]:
     """A Performer in a process of its own, and the link to it."""
     name = request.param
@@ -152,7 +157,7 @@ def test_the_script_is_worth_comparing(expected: list[Reply]) -> None:
     ids=["flat out", "eager", "boundary"],
 )
 def test_two_processes_give_what_one_gives(
-    family: Family[Any],
+    family: Family[Any, Any],
     link: LinkEnd,
     expected: list[Reply],
     pacing: Pacing,
@@ -167,12 +172,12 @@ def test_two_processes_give_what_one_gives(
 class Watched:
     """A family whose sessions can be looked at."""
 
-    def __init__(self, family: Family[Any]) -> None:
+    def __init__(self, family: Family[Any, Any]) -> None:
         self._family = family
         self.states: list[Any] = []
 
-    def init_state(self, seed: int) -> Any:
-        state = self._family.init_state(seed)
+    def init_state(self, memory: Any, slot: int, seed: int) -> Any:
+        state = self._family.init_state(memory, slot, seed)
         self.states.append(state)
         return state
 
@@ -181,14 +186,14 @@ class Watched:
 
 
 def test_the_replica_of_the_cache_is_exact_after_200_units(
-    family: Family[Any], expected: list[Reply]
+    family: Family[Any, Any], expected: list[Reply]
 ) -> None:
     watched: Any = Watched(family)
     thinker_end, performer_end = loopback_pair(terms_of(family, CONFIG, "auto").shape)
 
     def serve() -> None:
         with performer_end:
-            perform(watched, performer_end, stopping=lambda: False, checked=True)
+            perform(watched, performer_end, slots=1, stopping=lambda: False, checked=True)
 
     performer = Thread(target=serve, daemon=True)
     performer.start()
@@ -198,8 +203,13 @@ def test_the_replica_of_the_cache_is_exact_after_200_units(
     performer.join(60)
     assert not performer.is_alive()
     assert_same(talk, expected)
-    (replica,), own = watched.states, talk.pipeline.state
-    kept = own.cache.layout.kept
-    assert torch.equal(replica.cache.kv_L2KND[..., :kept, :], own.cache.kv_L2KND[..., :kept, :])
-    assert torch.equal(replica.cache.hidden_N, own.cache.hidden_N)
-    assert bool((own.cache.hidden_N == 0).all()), "every place has been written"
+    (replica,), own = watched.states, talk.seat.state
+    assert torch.equal(kept_of(replica.cache), kept_of(own.cache))
+    assert torch.equal(replica.cache.hidden_SN, own.cache.hidden_SN)
+    assert bool((own.cache.hidden_SN == 0).all()), "every place has been written"
+
+
+def kept_of(cache: KVCache) -> Tensor:
+    """All but the scratch places, which are the Performer's own."""
+    kv, scratch = cache.kv_L2SNKD, cache.layout.scratch
+    return torch.cat([kv[:, :, :, : scratch.start], kv[:, :, :, scratch.stop :]], dim=3)

@@ -10,44 +10,71 @@ import torch
 from torch import Tensor
 
 from performer.loop import perform
-from shared.clock import ManualClock, UnitClock
+from shared.clock import Clock, FlatOutClock, ManualClock
 from shared.links.base import LinkEnd, LinkShape
 from shared.links.loopback import loopback_pair
 from shared.models.family import Emission, Observation, Said
 from shared.models.layout import Block
-from thinker.pipeline import FIRST_WITHIN_S, LATE_WITHIN_S, LOOK_EVERY_S, Counts, Pacing, Pipeline
+from shared.media import Media
+from thinker.pipeline import LOOK_EVERY_S, Counts, Pipeline, PipelineOptions
+from thinker.seat import FIRST_WITHIN_S, LATE_WITHIN_S, Seat
 from thinker.timings import Timings
 from thinker.units import AgentUnit, UserUnit
 
 UNIT_S = 0.16
 
 
+MEDIA = Media(
+    unit_ms=160, fps=25, frames_per_unit=4, sample_rate=16_000, height=8, width=8, input_rate=16_000,
+    input_height=8, input_width=8,
+)  # fmt: skip
+
+
 class Counter:
-    """A model that knows the number of the unit and nothing else."""
+    """A model that knows the numbers of the units and nothing else; notes what was done together."""
 
-    def init_state(self, seed: int) -> int:
-        return seed
+    media = MEDIA
+    layers = 2
 
-    def encode(self, state: int, user: Observation) -> Tensor:
-        return torch.zeros(1)
+    def __init__(self) -> None:
+        self.batches: list[tuple[str, tuple[int, ...]]] = []
 
-    def state_pass(self, state: int, unit: int, user: Observation, tokens: Tensor) -> Said:
-        return Said(text="", speaking=False, heard=f"unit {unit}")
+    def slice_bytes(self, block: Block) -> int:
+        return 4
 
-    def remember(self, state: int, unit: int, latents: Tensor) -> None:
+    def allocate(self, sessions: int) -> None:
+        return None
+
+    def init_state(self, memory: None, slot: int, seed: int) -> int:
+        return slot
+
+    def encode(self, states: list[int], users: list[Observation]) -> Tensor:
+        self.batches.append(("encode", tuple(states)))
+        return torch.zeros(len(states), 1)
+
+    def state_pass(
+        self, states: list[int], units: list[int], users: list[Observation], tokens: Tensor, on_layer: Any
+    ) -> list[Said]:
+        self.batches.append(("state", tuple(states)))
+        return [Said(text="", speaking=False, heard=f"unit {unit}") for unit in units]
+
+    def remember(self, states: list[int], units: list[int], latents: list[Tensor], on_layer: Any) -> None:
+        self.batches.append(("remember", tuple(states)))
+
+    def decode(self, states: list[int], latents: list[Tensor]) -> list[Emission]:
+        self.batches.append(("decode", tuple(states)))
+        frames = np.zeros((4, 8, 8, 3), np.uint8)
+        return [Emission(pcm=each.numpy().astype(np.int16), frames=frames) for each in latents]
+
+    def pack(self, state: int, block: Block, unit: int, out: Tensor, first: int) -> None:
+        assert len(out) == 4
+
+    def append(self, state: int, block: Block, unit: int, payload: Tensor, first: int) -> None:
         pass
 
-    def decode(self, state: int, latents: Tensor) -> Emission:
-        return Emission(pcm=latents.numpy().astype(np.int16), frames=np.zeros((4, 8, 8, 3), np.uint8))
-
-    def pack(self, state: int, block: Block, unit: int, out: Tensor) -> int:
-        return 0
-
-    def append(self, state: int, block: Block, unit: int, payload: Tensor) -> None:
-        pass
-
-    def solve(self, state: int, unit: int) -> Tensor:
-        return torch.tensor([float(unit)])
+    def solve(self, states: list[int], units: list[int]) -> list[Tensor]:
+        self.batches.append(("solve", tuple(states)))
+        return [torch.tensor([float(unit)]) for unit in units]
 
 
 class User:
@@ -67,12 +94,21 @@ class User:
         return UserUnit(pcm=nothing[0], frames=nothing[1], texts=(), interrupted=False, epoch=0)
 
 
+SLOTS = 4
+
+
 @pytest.fixture
-def link() -> Iterator[LinkEnd]:
+def model() -> Counter:
+    return Counter()
+
+
+@pytest.fixture
+def link(model: Counter) -> Iterator[LinkEnd]:
     """The Thinker's end of a link at whose other end a Performer works."""
-    thinker, performer = loopback_pair(LinkShape(slice_bytes=64, latent_bytes=64, depth=4))
-    model: Any = Counter()
-    work = threading.Thread(target=perform, args=(model, performer), kwargs={"stopping": lambda: False})
+    thinker, performer = loopback_pair(LinkShape(slice_bytes=64, latent_bytes=64, depth=2 * SLOTS + 2))
+    work = threading.Thread(
+        target=perform, args=(model, performer), kwargs={"slots": SLOTS, "stopping": lambda: False}
+    )
     work.start()
     with performer:
         with thinker:
@@ -80,15 +116,19 @@ def link() -> Iterator[LinkEnd]:
         work.join()
 
 
+def pipeline_over(link: LinkEnd, model: Counter, clock: Clock, **options: Any) -> Pipeline:
+    family: Any = model
+    return Pipeline(
+        family=family, link=link, memory=None, clock=clock, wakeup=link.receiver,
+        options=PipelineOptions(**options), timings=Timings(one_host=True), counts=Counts(),
+    )  # fmt: skip
+
+
 def talk(link: LinkEnd, at: Callable[[int], float], units: int = 6) -> tuple[list[float], list[AgentUnit]]:
     clock = ManualClock()
-    user, emitted, family = User(clock, at), [], Counter()
-    pipeline = Pipeline(
-        family=family, link=link, clock=UnitClock(UNIT_S, clock), wakeup=link.receiver, source=user,  # type: ignore[arg-type]
-        on_unit=emitted.append, session=1, seed=1, pacing=Pacing.EAGER, timings=Timings(one_host=True),
-        counts=Counts(),
-    )  # fmt: skip
-    pipeline.start()
+    user, emitted = User(clock, at), []
+    pipeline = pipeline_over(link, Counter(), clock)
+    pipeline.open(session=1, seed=1, source=user, on_unit=emitted.append)
     while len(emitted) < units:
         pipeline.step()
     return user.taken[:units], emitted
@@ -114,3 +154,97 @@ def test_a_late_unit_is_waited_for_and_moves_no_later_tick(link: LinkEnd) -> Non
     assert delays[[0, 1, 3, 5]] == pytest.approx(0.0)
     assert 0.02 <= delays[2] <= 0.02 + LOOK_EVERY_S
     assert LATE_WITHIN_S <= delays[4] <= LATE_WITHIN_S + LOOK_EVERY_S
+
+
+class Present:
+    """A user whose units are always there."""
+
+    def lacking(self) -> bool:
+        return False
+
+    def take(self) -> UserUnit:
+        nothing = np.zeros(1, np.float32), np.zeros((4, 8, 8, 3), np.uint8)
+        return UserUnit(pcm=nothing[0], frames=nothing[1], texts=(), interrupted=False, epoch=0)
+
+
+def seated(pipeline: Pipeline, sessions: int) -> tuple[list[Seat], list[list[int]]]:
+    """So many sessions, and the units that each of them got."""
+    got: list[list[int]] = [[] for _ in range(sessions)]
+    seats = [
+        pipeline.open(
+            session=number, seed=1, source=Present(), on_unit=lambda unit, own=own: own.append(unit.unit)
+        )
+        for number, own in enumerate(got, start=1)
+    ]
+    return seats, got
+
+
+@pytest.mark.parametrize("phases", [1, 2, 4])
+@pytest.mark.parametrize("make_clock", [FlatOutClock, ManualClock])
+def test_every_session_gets_every_unit_in_order(
+    link: LinkEnd, model: Counter, phases: int, make_clock: Callable[[], Clock]
+) -> None:
+    pipeline = pipeline_over(link, model, make_clock(), slots=SLOTS, phases=phases)
+    _, got = seated(pipeline, SLOTS)
+    while min(map(len, got)) < 8:
+        pipeline.step()
+    assert all(units == list(range(len(units))) for units in got)
+    assert max(map(len, got)) - min(map(len, got)) <= 1
+
+
+def test_the_sessions_of_a_phase_go_together(link: LinkEnd, model: Counter) -> None:
+    pipeline = pipeline_over(link, model, FlatOutClock(), slots=SLOTS, phases=2)
+    seats, got = seated(pipeline, SLOTS)
+    while min(map(len, got)) < 4:
+        pipeline.step()
+    phases = {tuple(seat.slot for seat in seats if seat.phase == phase) for phase in range(2)}
+    assert {len(phase) for phase in phases} == {2}
+    for stage in ("encode", "state", "solve", "remember"):
+        assert {slots for name, slots in model.batches if name == stage} == phases
+    assert {len(slots) for name, slots in model.batches if name == "decode"} == {1}
+
+
+def test_who_joins_or_leaves_takes_nothing_from_the_others(link: LinkEnd, model: Counter) -> None:
+    clock = ManualClock()
+    pipeline = pipeline_over(link, model, clock, slots=SLOTS, phases=1)
+    (first,), (got,) = seated(pipeline, 1)
+    others: list[Seat] = []
+    while len(got) < 40:
+        pipeline.step()
+        if len(got) % 8 == 3 and len(others) < SLOTS - 1:
+            number = 10 + len(got) + len(others)
+            others.append(pipeline.open(session=number, seed=1, source=Present(), on_unit=lambda _: None))
+        if len(got) % 8 == 7 and others:
+            pipeline.close(others.pop(0))
+    assert got == list(range(40))
+    assert pipeline.counts.dropped == 0
+    assert first.slot == 0
+
+
+def test_a_slot_is_free_as_soon_as_its_session_is_closed(link: LinkEnd, model: Counter) -> None:
+    pipeline = pipeline_over(link, model, FlatOutClock(), slots=2, phases=1)
+    seats, _ = seated(pipeline, 2)
+    while pipeline.idle:
+        pipeline.step()
+    assert pipeline.full
+    pipeline.close(seats[0])  # while the Performer works for it
+    got: list[int] = []
+    new = pipeline.open(session=9, seed=1, source=Present(), on_unit=lambda unit: got.append(unit.unit))
+    assert new.slot == seats[0].slot
+    while len(got) < 5:
+        pipeline.step()
+    assert got == list(range(5))
+
+
+def test_one_late_user_holds_up_nobody(link: LinkEnd, model: Counter) -> None:
+    clock = ManualClock()
+    pipeline = pipeline_over(link, model, clock, slots=2, phases=1)
+    late = User(clock, lambda unit: unit * UNIT_S + (0.03 if unit >= 3 else 0.0))
+    on_time = User(clock, lambda unit: unit * UNIT_S)
+    got: list[int] = []
+    for number, user in enumerate((on_time, late), start=1):
+        pipeline.open(session=number, seed=1, source=user, on_unit=lambda unit: got.append(unit.unit))
+    while len(late.taken) < 8:
+        pipeline.step()
+    assert np.array(on_time.taken[:8]) == pytest.approx(UNIT_S * np.arange(8))
+    assert np.array(late.taken[3:8]) - UNIT_S * np.arange(3, 8) == pytest.approx(0.03, abs=LOOK_EVERY_S)

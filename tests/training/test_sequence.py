@@ -53,7 +53,7 @@ def speaking(config: PocketConfig) -> Sequence:
 
 def for_grouped_heads(attend: Attend, group: int) -> Attend:
     return lambda layer, q, k, v: attend(
-        layer, q, k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1)
+        layer, q, k.repeat_interleave(group, dim=2), v.repeat_interleave(group, dim=2)
     )
 
 
@@ -86,9 +86,9 @@ def served(family: PocketFamily, units: int, tokens: tuple[Tensor, Tensor, Tenso
         kept_BTC, noisy_BTC, modulation = (x.view(1, units, -1, *x.shape[2:])[:, unit] for x in tokens)
         slots, own = torch.split(kept_BTC, [layout.tokens(block, Tower.SPEAKING) for block in Block], dim=1)
         steps = [layout.steps(block, unit, Tower.SPEAKING) for block in Block]
-        kept.append(network.run(slots, steps[0], nothing, cache.writer(Block.STATE, unit)))
-        noisy.append(network.run(noisy_BTC, steps[1], modulation, cache.reader()))
-        kept.append(network.run(own, steps[1], nothing, cache.writer(Block.REMEMBER, unit)))
+        kept.append(network.run(slots, steps[0], nothing, cache.writer(Block.STATE, [0], [unit])))
+        noisy.append(network.run(noisy_BTC, steps[1], modulation, cache.reader([0], [unit])))
+        kept.append(network.run(own, steps[1], nothing, cache.writer(Block.REMEMBER, [0], [unit])))
     return torch.cat(kept, dim=1), torch.cat(noisy, dim=1)
 
 
@@ -132,7 +132,7 @@ def test_the_listening_tower_is_laid_out_likewise() -> None:
         listener.run(
             tokens.view(1, UNITS, -1, config.senses.dim)[:, unit],
             layout.steps(Block.STATE, unit, Tower.LISTENING),
-            cache.writer(Block.STATE, unit, Tower.LISTENING),
+            cache.writer(Block.STATE, [0], [unit], Tower.LISTENING),
         )
         for unit in range(UNITS)
     ]
@@ -153,7 +153,7 @@ def write_slots(family: PocketFamily, state: PocketState, unit: int, batch: Batc
     network = family.weights.network
     words, phones = network.text_tokens(batch.words[:, unit], batch.phones[:, unit])
     gesture = network.gesture_token(batch.gestures[:, unit : unit + 1])
-    family._write(state, Block.STATE, unit, torch.cat([words, phones, gesture], dim=1))
+    family._write([state], Block.STATE, [unit], torch.cat([words, phones, gesture], dim=1))
 
 
 def flat(picture: Tensor, sound: Tensor, unit: int) -> Tensor:
@@ -172,12 +172,12 @@ def test_the_trained_velocity_is_the_served_one() -> None:
     noise = picture.view_as(batch.picture), sound.view_as(batch.sound)
     past = remember(network, sequence, batch, batch.latents)
     made = velocity(network, sequence, past, noise, torch.ones(1, UNITS))
-    state = family.init_state(seed)
+    state = family.init_state(family.allocate(1), 0, seed)
     for unit in range(UNITS):
         write_slots(family, state, unit, batch)
-        expected = flat(*noise, unit) - family.solve(state, unit)
+        expected = flat(*noise, unit) - family.solve([state], [unit])[0]
         torch.testing.assert_close(flat(*made, unit), expected, atol=ROUNDING, rtol=1e-4)
-        family.remember(state, unit, flat(*batch.latents, unit))
+        family.remember([state], [unit], [flat(*batch.latents, unit)])
 
 
 @torch.no_grad()

@@ -20,21 +20,23 @@ class Conversation:
 
     def __init__(self, family: PocketFamily, seed: int) -> None:
         self.family = family
-        self.state = family.init_state(seed)
+        self.state = family.init_state(family.allocate(1), 0, seed)
         self.unit = 0
 
     def hear(self, user: Observation) -> Said:
         """Listen for a unit and decide what to say, without saying it: a fifth of the cost of `reply`."""
-        said = self.family.state_pass(self.state, self.unit, user, self.family.encode(self.state, user))
+        states, users = [self.state], [user]
+        (said,) = self.family.state_pass(states, [self.unit], users, self.family.encode(states, users))
         self.unit += 1
         return said
 
     def reply(self, user: Observation) -> tuple[Said, Emission]:
         """Live through a whole unit."""
-        unit, said = self.unit, self.hear(user)
-        latents = self.family.solve(self.state, unit)
-        emission = self.family.decode(self.state, latents)
-        self.family.remember(self.state, unit, latents)
+        states, units = [self.state], [self.unit]
+        said = self.hear(user)
+        latents = self.family.solve(states, units)
+        (emission,) = self.family.decode(states, latents)
+        self.family.remember(states, units, latents)
         return said, emission
 
 

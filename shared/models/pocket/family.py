@@ -1,12 +1,12 @@
 """The family `pocket`: one causal transformer of two towers that listens, looks, speaks and shows a face.
 
-Shape suffixes: B batch (1), T tokens, C model dim, P picture tokens a unit, Z latent dims, N samples.
+Shape suffixes: B batch (sessions), T tokens, C model dim, P picture tokens a unit, Z latent dims, N samples,
+F latents of a unit, U units (1), G numbers of a gesture.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -18,17 +18,19 @@ from torch import Tensor, nn
 from shared.checkpoint import config_digest, load_weights
 from shared.errors import ConfigError
 from shared.media import Media
-from shared.models.audio_codec import AudioCodec, AudioCodecState
+from shared.models.audio_codec import AudioCodec
 from shared.models.cache import KVCache
-from shared.models.family import Builder, Emission, Observation, Said
+from shared.models.family import Builder, Emission, Observation, OnLayer, Said
 from shared.models.layout import STEPS_PER_UNIT, Block, Tower
 from shared.models.pocket.config import FRAMES_PER_UNIT, PHONE_LEAD, PocketConfig
-from shared.models.pocket.manners import Manners, Percept
+from shared.models.pocket.manners import Gesture, Manners, Percept
 from shared.models.pocket.network import StreamerNetwork
 from shared.models.pocket.phones import SILENCE
 from shared.models.pocket.speech import PhoneTimer, Speech, TextSlots, duration_draws
 from shared.models.pocket.spelling import load_dictionary
+from shared.models.pocket.state import PocketState, together
 from shared.models.solver import euler, flow_times, unit_noise
+from shared.models.transformer import Attend
 from shared.models.video_codec import VideoCodec
 from shared.tables import from_table
 
@@ -48,6 +50,17 @@ def hush_gains(frame: int) -> Tensor:
     return gains
 
 
+def announced(attend: Attend, on_layer: OnLayer) -> Attend:
+    """The same `attend`, telling of each layer whose keys and values are written."""
+
+    def attend_and_tell(layer: int, *heads_BTHD: Tensor) -> Tensor:
+        gathered = attend(layer, *heads_BTHD)
+        on_layer(layer)
+        return gathered
+
+    return attend_and_tell
+
+
 class PocketWeights(nn.Module):
     """Everything that is trained, as one checkpoint holds it."""
 
@@ -57,21 +70,6 @@ class PocketWeights(nn.Module):
         self.timer = PhoneTimer()
         self.audio = AudioCodec(config.audio)
         self.video = VideoCodec(config.video)
-
-
-@dataclass(slots=True)
-class PocketState:
-    """One session. The Performer's replica uses the cache and the seed alone."""
-
-    seed: int
-    cache: KVCache
-    speech: Speech
-    manners: Manners
-    ears: AudioCodecState
-    sound: AudioCodecState
-    picture: Tensor
-    decoded: int = 0
-    hushed: set[int] = field(default_factory=set)  # units in which the agent fell silent, not decoded yet
 
 
 class PocketFamily:
@@ -94,9 +92,8 @@ class PocketFamily:
             input_height=config.senses.height,
             input_width=config.senses.width,
         )
-        cache = self._new_cache()
-        element = cache.kv_L2KND.element_size()
-        self.slice_bytes = element * max(cache.slice_elements(block) for block in Block)
+        self.dtype = torch.float32
+        self.layers = config.transformer.layers
         self._picture_size = config.picture_tokens * config.video.latent_dim
         self._sound_size = STEPS_PER_UNIT * config.audio.latent_dim
         self.latent_bytes = 4 * (self._picture_size + self._sound_size)
@@ -128,15 +125,30 @@ class PocketFamily:
             digest = load_weights(modules, weights, digest)
         return cls(config, modules, digest=digest, device=device)
 
-    def _new_cache(self) -> KVCache:
-        return KVCache(self.layout, self.config.transformer, dtype=torch.float32, device=self.device)
+    def slice_bytes(self, block: Block) -> int:
+        """Bytes of the keys and values of a block."""
+        shape = self.config.transformer
+        numbers = 2 * shape.layers * shape.kv_heads * shape.head_dim * self.layout.tokens(block)
+        return numbers * self.dtype.itemsize
 
-    def init_state(self, seed: int) -> PocketState:
-        """Allocate a session."""
+    def memory_bytes(self) -> int:
+        """Bytes of a session's slot."""
+        return KVCache.bytes_of(self.layout, self.config.transformer, self.dtype)
+
+    def allocate(self, sessions: int) -> KVCache:
+        """One cache with a slot for each session."""
+        return KVCache(
+            self.layout, self.config.transformer, slots=sessions, dtype=self.dtype, device=self.device
+        )
+
+    def init_state(self, memory: KVCache, slot: int, seed: int) -> PocketState:
+        """Begin a session in a slot."""
         weights = self.weights
+        memory.clear(slot)
         return PocketState(
             seed=seed,
-            cache=self._new_cache(),
+            cache=memory,
+            slot=slot,
             speech=Speech(),
             manners=Manners(),
             ears=weights.network.listener.ears.init_state(1),
@@ -145,19 +157,41 @@ class PocketFamily:
         )
 
     @torch.inference_mode()
-    def encode(self, state: PocketState, user: Observation) -> Tensor:
-        """What is seen and heard, as tokens [1, T, C]: one glance, then sound."""
+    def encode(self, states: Sequence[PocketState], users: Sequence[Observation]) -> Tensor:
+        """What is seen and heard, as tokens [B, T, C]: one glance, then sound."""
         listener = self.weights.network.listener
-        pcm_BN = torch.from_numpy(user.pcm).to(self.device)[None]
-        frames = torch.from_numpy(user.frames).to(self.device).permute(0, 3, 1, 2)[None].float() / 127.5 - 1
-        return torch.cat([listener.eyes(frames), listener.ears(pcm_BN, state.ears)], dim=1)
+        pcm_BN = torch.from_numpy(np.stack([user.pcm for user in users])).to(self.device)
+        pixels = torch.from_numpy(np.stack([user.frames for user in users])).to(self.device)
+        seen_BTC = listener.eyes(pixels.permute(0, 1, 4, 2, 3).float() / 127.5 - 1)
+        with together([state.ears for state in states]) as ears:
+            return torch.cat([seen_BTC, listener.ears(pcm_BN, ears)], dim=1)
 
     @torch.inference_mode()
-    def state_pass(self, state: PocketState, unit: int, user: Observation, tokens: Tensor) -> Said:
+    def state_pass(
+        self,
+        states: Sequence[PocketState],
+        units: Sequence[int],
+        users: Sequence[Observation],
+        tokens_BTC: Tensor,
+        on_layer: OnLayer | None = None,
+    ) -> list[Said]:
         """Listen, decide, move the speech pointer by one unit, and write the state block."""
-        intent = state.manners.respond(
-            self._listen(state, unit, tokens), seed=state.seed, unit=unit, speaking=state.speech.busy
-        )
+        percepts = self._listen(states, units, tokens_BTC)
+        rows = zip(states, units, users, percepts, strict=True)
+        decided = [self._decide(*row) for row in rows]
+        network = self.weights.network
+        words_BT = torch.tensor([[int(slots.speaking)] for _, slots, _ in decided], device=self.device)
+        phones_BT = torch.tensor([slots.phones for _, slots, _ in decided], device=self.device)
+        gesture_BUG = torch.tensor([gesture for _, _, gesture in decided], device=self.device).flatten(1)
+        tokens = (*network.text_tokens(words_BT, phones_BT), network.gesture_token(gesture_BUG[:, None]))
+        self._write(states, Block.STATE, units, torch.cat(tokens, dim=1), on_layer)
+        return [said for said, _, _ in decided]
+
+    def _decide(
+        self, state: PocketState, unit: int, user: Observation, percept: Percept
+    ) -> tuple[Said, TextSlots, Gesture]:
+        """What one session says, shows and does in a unit."""
+        intent = state.manners.respond(percept, seed=state.seed, unit=unit, speaking=state.speech.busy)
         if user.interrupted or intent.hush:
             state.speech.hush()
             state.hushed.add(unit)
@@ -167,15 +201,13 @@ class PocketFamily:
         slots = AT_REST
         if unit >= REST_UNITS:
             slots = state.speech.advance(self.weights.timer, duration_draws(state.seed, unit))
-        network = self.weights.network
-        words = torch.tensor([[int(slots.speaking)]], device=self.device)
-        phones = torch.tensor([slots.phones], device=self.device)
-        gesture_BUG = torch.tensor(intent.gesture, device=self.device).view(1, 1, -1)
-        slot_tokens = (*network.text_tokens(words, phones), network.gesture_token(gesture_BUG))
-        self._write(state, Block.STATE, unit, torch.cat(slot_tokens, dim=1))
-        text = "".join(word + " " for word in slots.words)
-        heard = intent.heard.name.lower() if intent.heard else ""
-        return Said(text=text, speaking=slots.speaking, refused=refused, heard=heard)
+        said = Said(
+            text="".join(word + " " for word in slots.words),
+            speaking=slots.speaking,
+            refused=refused,
+            heard=intent.heard.name.lower() if intent.heard else "",
+        )
+        return said, slots, intent.gesture
 
     @staticmethod
     def _say(state: PocketState, text: str) -> bool:
@@ -184,80 +216,120 @@ class PocketFamily:
         state.manners.typed(text)
         return True
 
-    def _listen(self, state: PocketState, unit: int, tokens: Tensor) -> Percept:
-        """Run the listening tower over the user's tokens, and tell what was heard and seen."""
+    def _listen(
+        self, states: Sequence[PocketState], units: Sequence[int], tokens_BTC: Tensor
+    ) -> list[Percept]:
+        """Run the listening tower over the users' tokens, and tell what was heard and seen by each."""
         listener = self.weights.network.listener
-        user_BTC = torch.cat(listener.user_tokens(tokens[:, :1], tokens[:, 1:]), dim=1)
-        steps_T = self.layout.steps(Block.STATE, unit, Tower.LISTENING).to(self.device)
-        out_BTC = listener.run(user_BTC, steps_T, state.cache.writer(Block.STATE, unit, Tower.LISTENING))
-        heard, seen = listener.perceive(out_BTC[:, 1:]), listener.eyes.perceive(tokens[:, :1])
-        x, y = seen.place[0, 0].tolist()
-        return Percept(
-            requests=tuple(map(tuple, heard.request[0].softmax(-1).tolist())),
-            voice=tuple(heard.voice[0].sigmoid().tolist()),
-            present=seen.present[0, 0].sigmoid().item(),
-            place=(x, y),
-            colours=tuple(seen.colour[0, 0].softmax(-1).tolist()),
+        user_BTC = torch.cat(listener.user_tokens(tokens_BTC[:, :1], tokens_BTC[:, 1:]), dim=1)
+        attend = self._writer(states, Block.STATE, units, Tower.LISTENING)
+        out_BTC = listener.run(user_BTC, self._steps(Block.STATE, units, Tower.LISTENING), attend)
+        heard, seen = listener.perceive(out_BTC[:, 1:]), listener.eyes.perceive(tokens_BTC[:, :1])
+        rows = zip(
+            heard.request.softmax(-1).tolist(),
+            heard.voice.sigmoid().tolist(),
+            seen.present[:, 0].sigmoid().tolist(),
+            seen.place[:, 0].tolist(),
+            seen.colour[:, 0].softmax(-1).tolist(),
+            strict=True,
         )
+        return [
+            Percept(
+                requests=tuple(map(tuple, requests)), voice=tuple(voice), present=present, place=(x, y),
+                colours=tuple(colours),
+            )
+            for requests, voice, present, (x, y), colours in rows
+        ]  # fmt: skip
 
     @torch.inference_mode()
-    def remember(self, state: PocketState, unit: int, latents: Tensor) -> None:
-        """Write the agent's own unit."""
-        tokens = self.weights.network.agent_tokens(*self._split(latents))
-        self._write(state, Block.REMEMBER, unit, torch.cat(tokens, dim=1))
+    def remember(
+        self,
+        states: Sequence[PocketState],
+        units: Sequence[int],
+        latents: Sequence[Tensor],
+        on_layer: OnLayer | None = None,
+    ) -> None:
+        """Write the agent's own units."""
+        tokens = self.weights.network.agent_tokens(*self._split(torch.stack(list(latents)).to(self.device)))
+        self._write(states, Block.REMEMBER, units, torch.cat(tokens, dim=1), on_layer)
 
     @torch.inference_mode()
-    def solve(self, state: PocketState, unit: int) -> Tensor:
-        """Latents of the unit, flat float32 [P * Z + 4 * Z']."""
-        network = self.weights.network
-        steps_T = self.layout.steps(Block.REMEMBER, unit).to(self.device)
-        attend = state.cache.reader()
-        pictures = self.config.picture_tokens
+    def solve(self, states: Sequence[PocketState], units: Sequence[int]) -> list[Tensor]:
+        """Latents of each session's unit, flat float32 [P * Z + 4 * Z']."""
+        size = self._picture_size + self._sound_size
+        rows = zip(states, units, strict=True)
+        noise_BF = torch.stack([unit_noise(state.seed, unit, (size,)) for state, unit in rows])
+        network, pictures = self.weights.network, self.config.picture_tokens
+        steps_BT = self._steps(Block.REMEMBER, units, Tower.SPEAKING)
+        attend = states[0].cache.reader([state.slot for state in states], units)
 
-        def velocity(x: Tensor, step: int) -> Tensor:
-            x_BTC = torch.cat(network.agent_tokens(*self._split(x)), dim=1) + network.noisy
-            out = network.run(x_BTC, steps_T, self._solve_modulations[step], attend)
-            picture, sound = network.velocity_head(out[:, :pictures], out[:, pictures:])
-            return torch.cat([picture.flatten(), sound.flatten()])
+        def velocity(x_BF: Tensor, step: int) -> Tensor:
+            x_BTC = torch.cat(network.agent_tokens(*self._split(x_BF)), dim=1) + network.noisy
+            out_BTC = network.run(x_BTC, steps_BT, self._solve_modulations[step], attend)
+            picture, sound = network.velocity_head(out_BTC[:, :pictures], out_BTC[:, pictures:])
+            return torch.cat([picture.flatten(1), sound.flatten(1)], dim=1)
 
-        noise = unit_noise(state.seed, unit, (self._picture_size + self._sound_size,)).to(self.device)
-        return euler(velocity, noise, self._times)
+        return list(euler(velocity, noise_BF.to(self.device), self._times))
 
     @torch.inference_mode()
-    def decode(self, state: PocketState, latents: Tensor) -> Emission:
-        """Sound and picture of the next unit; call once per unit, in order.
+    def decode(self, states: Sequence[PocketState], latents: Sequence[Tensor]) -> list[Emission]:
+        """Sound and picture of each session's next unit; call once per unit, in order."""
+        picture_BPZ, sound_BTZ = self._split(torch.stack(list(latents)).to(self.device))
+        with together([state.sound for state in states]) as sound:
+            pcm_BN = self.weights.audio.decode(sound_BTZ, sound)
+        batch = len(states)
+        z_BTNZ = picture_BPZ.reshape(batch, FRAMES_PER_UNIT, -1, self.config.video.latent_dim)
+        past = torch.cat([state.picture for state in states])
+        frames, past = self.weights.video.decode(z_BTNZ, past)
+        pixels = ((frames.permute(0, 1, 3, 4, 2) + 1) * 127.5).round().clamp(0, 255).to(torch.uint8).cpu()
+        emissions = []
+        for row, state in enumerate(states):
+            state.picture = past[row : row + 1]
+            pcm = (self._hushed(state, pcm_BN[row]).clamp(-1, 1) * 32767).round().to(torch.int16)
+            emissions.append(Emission(pcm=pcm.cpu().numpy(), frames=pixels[row].contiguous().numpy()))
+        return emissions
 
-        The slots run ahead of the sound: what was announced before the agent was hushed is faded out here.
-        """
-        picture_BPZ, sound_BTZ = self._split(latents)
-        pcm_BN = self.weights.audio.decode(sound_BTZ, state.sound)
-        z_BTNZ = picture_BPZ.view(1, FRAMES_PER_UNIT, -1, self.config.video.latent_dim)
-        frames, state.picture = self.weights.video.decode(z_BTNZ, state.picture)
-        pixels = ((frames[0].permute(0, 2, 3, 1) + 1) * 127.5).round().clamp(0, 255).to(torch.uint8)
-        if state.decoded in state.hushed:
-            state.hushed.remove(state.decoded)
-            pcm_BN = pcm_BN * self._hush_N
+    def _hushed(self, state: PocketState, pcm_N: Tensor) -> Tensor:
+        """The slots run ahead of the sound: what was announced before the agent was hushed is faded out."""
+        unit = state.decoded
         state.decoded += 1
-        pcm = (pcm_BN[0].clamp(-1, 1) * 32767).round().to(torch.int16)
-        return Emission(pcm=np.asarray(pcm.cpu()), frames=np.ascontiguousarray(pixels.cpu()))
+        if unit not in state.hushed:
+            return pcm_N
+        state.hushed.remove(unit)
+        return pcm_N * self._hush_N
 
-    def pack(self, state: PocketState, block: Block, unit: int, out: Tensor) -> int:
-        """Copy the block's keys and values to `out`."""
-        cache = state.cache
-        num_bytes = cache.slice_elements(block) * cache.kv_L2KND.element_size()
-        cache.pack(block, unit, out[:num_bytes].view(cache.kv_L2KND.dtype))
-        return num_bytes
+    def pack(self, state: PocketState, block: Block, unit: int, out: Tensor, first: int = 0) -> None:
+        """Copy keys and values of the block to `out`, from layer `first` on."""
+        state.cache.pack(block, state.slot, unit, out.view(self.dtype), first)
 
-    def append(self, state: PocketState, block: Block, unit: int, payload: Tensor) -> None:
+    def append(self, state: PocketState, block: Block, unit: int, payload: Tensor, first: int = 0) -> None:
         """Copy a packed slice to its places."""
-        state.cache.append(block, unit, payload.view(state.cache.kv_L2KND.dtype))
+        state.cache.append(block, state.slot, unit, payload.view(self.dtype), first)
 
-    def _write(self, state: PocketState, block: Block, unit: int, x_BTC: Tensor) -> None:
-        steps_T = self.layout.steps(block, unit, Tower.SPEAKING).to(self.device)
-        attend = state.cache.writer(block, unit, Tower.SPEAKING)
-        self.weights.network.run(x_BTC, steps_T, self._clean_modulation, attend)
+    def _write(
+        self,
+        states: Sequence[PocketState],
+        block: Block,
+        units: Sequence[int],
+        x_BTC: Tensor,
+        on_layer: OnLayer | None = None,
+    ) -> None:
+        attend = self._writer(states, block, units, Tower.SPEAKING)
+        if on_layer is not None:
+            attend = announced(attend, on_layer)
+        steps_BT = self._steps(block, units, Tower.SPEAKING)
+        self.weights.network.run(x_BTC, steps_BT, self._clean_modulation, attend)
 
-    def _split(self, latents: Tensor) -> tuple[Tensor, Tensor]:
-        picture, sound = torch.split(latents.to(self.device), [self._picture_size, self._sound_size])
+    def _writer(
+        self, states: Sequence[PocketState], block: Block, units: Sequence[int], tower: Tower
+    ) -> Attend:
+        return states[0].cache.writer(block, [state.slot for state in states], units, tower)
+
+    def _steps(self, block: Block, units: Sequence[int], tower: Tower) -> Tensor:
+        return torch.stack([self.layout.steps(block, unit, tower) for unit in units]).to(self.device)
+
+    def _split(self, latents_BF: Tensor) -> tuple[Tensor, Tensor]:
+        picture, sound = torch.split(latents_BF, [self._picture_size, self._sound_size], dim=1)
         video, audio = self.config.video, self.config.audio
-        return picture.view(1, -1, video.latent_dim), sound.view(1, -1, audio.latent_dim)
+        batch = len(latents_BF)
+        return picture.reshape(batch, -1, video.latent_dim), sound.reshape(batch, -1, audio.latent_dim)

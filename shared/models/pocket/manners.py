@@ -32,6 +32,10 @@ SACCADE = 0.06  # the eyes stay where they are for less than this
 GAZE_FRAMES = 2  # that the eyes take to get where they look
 
 
+Gesture = tuple[tuple[float, float, float], ...]
+"""Gaze to the right, gaze down and nod of each of a unit's frames."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Percept:
     """What one unit was perceived as; chances in [0, 1].
@@ -54,7 +58,7 @@ class Intent:
     hush: bool
     line: str
     heard: Request
-    gesture: tuple[tuple[float, float, float], ...]
+    gesture: Gesture
 
 
 @dataclass(slots=True)
@@ -162,7 +166,7 @@ class Manners:
         elif self._pause == PAUSE_FRAMES:
             self._unheeded = 0
 
-    def _gesture(self, percept: Percept, seed: int, unit: int) -> tuple[tuple[float, float, float], ...]:
+    def _gesture(self, percept: Percept, seed: int, unit: int) -> Gesture:
         """Look at the user, who is mirrored: the camera's right is the agent's left."""
         generator = unit_generator(seed, unit, "glance")
         wander, x, y = torch.rand(3, generator=generator).tolist()

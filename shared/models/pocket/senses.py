@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +18,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from shared.models.audio_codec import AudioCodecState
 from shared.models.causal import ConvNeXtBlock, init_contexts
 from shared.models.layout import STEPS_PER_UNIT
+from shared.models.packed import pack
 from shared.models.pocket.config import FRAMES_PER_UNIT, SensesConfig
 from shared.models.pocket.replies import Colour
 
@@ -109,18 +111,20 @@ class Eyes(nn.Module):
         self.write = nn.Linear(config.eye_widths[-1] * GLANCE**2, config.dim)
         self.tell = nn.Linear(config.dim, 1 + PLACE + len(Colour))
 
-    def fold_norms(self) -> None:
-        """Make the norms part of the convolutions before them, in place, for inference."""
+    def packed(self, dtype: torch.dtype) -> Self:
+        """For inference in `dtype`, the norms become part of the convolutions before them."""
         for convs, norms in ((self.downs, self.down_norms), (self.mixes, self.mix_norms)):
             for index, (conv, norm) in enumerate(zip(convs, norms, strict=True)):
                 assert isinstance(conv, nn.Conv2d)
                 assert isinstance(norm, nn.BatchNorm2d)
                 convs[index] = fuse_conv_bn_eval(conv, norm)
                 norms[index] = nn.Identity()
+        pack(self, dtype)
+        return self
 
     def forward(self, frames_BTCHW: Tensor) -> Tensor:
         """See [B, 4, 3, H, W] in [-1, 1]; return a token [B, 1, C]."""
-        x = frames_BTCHW.flatten(1, 2).contiguous(memory_format=torch.channels_last)
+        x = frames_BTCHW.flatten(1, 2)
         layers = zip(self.downs, self.down_norms, self.mixes, self.mix_norms, strict=True)
         for down, down_norm, mix, mix_norm in layers:
             x = F.silu(down_norm(down(x)))

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from shared.models.layout import STEPS_PER_UNIT, Block, Layout, Stream
+from shared.models.layout import SEEN_PARTS, STEPS_PER_UNIT, Block, Layout, Stream, Tower
 
 STREAMS = (
     Stream(name="seen", block=Block.STATE, offsets=(3, 3), span=2),
@@ -15,7 +15,7 @@ def layout() -> Layout:
     return Layout(STREAMS, scratch=4)
 
 
-def test_rings_lie_side_by_side_and_cover_what_is_kept(layout: Layout) -> None:
+def test_rings_and_scratch_lie_side_by_side_and_cover_all(layout: Layout) -> None:
     taken = [
         place
         for unit in range(30)  # the least common multiple of all spans
@@ -23,9 +23,10 @@ def test_rings_lie_side_by_side_and_cover_what_is_kept(layout: Layout) -> None:
         for part in layout.places(block, unit)
         for place in range(part.start, part.stop)
     ]
-    assert sorted(set(taken)) == list(range(layout.kept))
-    assert layout.kept == 2 * 2 + 3 * 4 + 5
-    assert layout.capacity == layout.kept + 4
+    scratch = range(layout.scratch.start, layout.scratch.stop)
+    assert sorted({*taken, *scratch}) == list(range(layout.capacity))
+    assert not {*taken} & {*scratch}
+    assert layout.capacity == 2 * 2 + 3 * 4 + 5 + 4
 
 
 @pytest.mark.parametrize("unit", [0, 1, 29, 180_000])
@@ -42,7 +43,7 @@ def test_a_block_names_its_streams_in_order(layout: Layout) -> None:
     assert [stream.name for stream in layout.of(Block.STATE)] == ["seen", "said"]
     assert layout.tokens(Block.STATE) == 3
     assert layout.tokens(Block.REMEMBER) == 4
-    assert [place.start for place in layout.places(Block.STATE, 1)] == [2, 17]
+    assert [place.start for place in layout.places(Block.STATE, 1)] == [4 + 2, 4 + 4 + 12 + 1]
 
 
 def test_media_time_counts_steps_of_40_ms(layout: Layout) -> None:
@@ -58,3 +59,30 @@ def test_media_time_counts_steps_of_40_ms(layout: Layout) -> None:
 def test_a_stream_needs_a_span(span: int) -> None:
     with pytest.raises(ValueError, match=f"stream seen: span={span}"):
         Stream(name="seen", block=Block.STATE, offsets=(0,), span=span)
+
+
+EACH = (0, 1, 2, 3)
+ONE_SPAN = (
+    Stream(name="seen", block=Block.STATE, offsets=(3,), span=100, tower=Tower.LISTENING),
+    Stream(name="said", block=Block.STATE, offsets=(0,), span=100),
+    Stream(name="shown", block=Block.REMEMBER, offsets=EACH, span=100),
+)
+
+
+def test_streams_of_one_span_share_a_ring_that_is_seen_as_far_as_it_is_filled() -> None:
+    layout = Layout(ONE_SPAN, scratch=4)
+    start = layout.scratch.stop
+    ends = [layout.seen(Tower.SPEAKING, unit).stop - start for unit in range(250)]
+    for unit, end in enumerate(ends):
+        written = [p for u in range(min(unit + 1, 100)) for b in Block for p in layout.places(b, u)]
+        assert max(place.stop for place in written if place.start >= start) - start <= end
+    assert len({*ends}) <= SEEN_PARTS
+    assert ends[0] < ends[50] < ends[99] == ends[249] == 500
+    assert (
+        layout.seen(Tower.LISTENING, 0).stop < layout.seen(Tower.LISTENING, 99).stop == layout.scratch.start
+    )
+
+
+def test_with_several_spans_all_is_seen_from_the_start(layout: Layout) -> None:
+    assert layout.seen(Tower.SPEAKING, 0) == slice(layout.scratch.stop, layout.capacity)
+    assert layout.seen(Tower.LISTENING, 0) == slice(0, 0)

@@ -10,12 +10,14 @@ import torch
 from shared.checkpoint import config_digest, save_weights
 from shared.config import load_config
 from shared.errors import CheckpointError, ConfigError
+from shared.models.cache import KVCache
 from shared.models.family import Observation, model_builder
 from shared.models.layout import Block, Tower
 from shared.models.pocket.config import PocketConfig
 from shared.models.pocket.family import PocketFamily, PocketWeights
 from shared.models.pocket.replies import Request
 from shared.models.pocket.spelling import spell
+from shared.models.pocket.state import PocketState
 from shared.models.single import Reply, reply_to
 from shared.models.transformer import rms_norm
 from shared.tables import from_table
@@ -47,25 +49,35 @@ def same(one: Reply, two: Reply) -> bool:
     )
 
 
+def alone(family: PocketFamily, seed: int = 7) -> PocketState:
+    """A session with a memory of its own."""
+    return family.init_state(family.allocate(1), 0, seed)
+
+
+def kept_of(cache: KVCache) -> torch.Tensor:
+    """All but the scratch places, which are the Performer's own."""
+    kv, scratch = cache.kv_L2SNKD, cache.layout.scratch
+    return torch.cat([kv[:, :, :, : scratch.start], kv[:, :, :, scratch.stop :]], dim=3)
+
+
 def as_a_pair(family: PocketFamily, seed: int, observations: list[Observation]) -> Iterator[Reply]:
     """The work of Thinker and Performer, which share nothing but the bytes of slices and latents."""
-    thinker, performer = family.init_state(seed), family.init_state(seed)
-    message = torch.zeros(family.slice_bytes, dtype=torch.uint8)
+    thinker, performer = alone(family, seed), alone(family, seed)
 
     def exchange(block: Block, unit: int) -> None:
-        size = family.pack(thinker, block, unit, message)
-        assert size <= family.slice_bytes
-        family.append(performer, block, unit, message[:size].clone())
-        kept = family.layout.kept
-        assert torch.equal(performer.cache.kv_L2KND[..., :kept, :], thinker.cache.kv_L2KND[..., :kept, :])
-        assert torch.equal(performer.cache.hidden_N, thinker.cache.hidden_N)
+        message = torch.empty(family.slice_bytes(block), dtype=torch.uint8)
+        family.pack(thinker, block, unit, message)
+        family.append(performer, block, unit, message.clone())
+        assert torch.equal(kept_of(performer.cache), kept_of(thinker.cache))
+        assert torch.equal(performer.cache.hidden_SN, thinker.cache.hidden_SN)
 
     for unit, user in enumerate(observations):
-        said = family.state_pass(thinker, unit, user, family.encode(thinker, user))
+        (said,) = family.state_pass([thinker], [unit], [user], family.encode([thinker], [user]))
         exchange(Block.STATE, unit)
-        latents = family.solve(performer, unit)
-        yield Reply(said=said, latents=latents, emission=family.decode(thinker, latents))
-        family.remember(thinker, unit, latents)
+        (latents,) = family.solve([performer], [unit])
+        (emission,) = family.decode([thinker], [latents])
+        yield Reply(said=said, latents=latents, emission=emission)
+        family.remember([thinker], [unit], [latents])
         exchange(Block.REMEMBER, unit)
 
 
@@ -117,11 +129,13 @@ def impressionable(family: PocketFamily) -> PocketFamily:
 
 def tower_of(family: PocketFamily, user: Observation) -> torch.Tensor:
     """The listening tower's last sound tokens [4, C] of a user in a first unit."""
-    listener, state = family.weights.network.listener, family.init_state(7)
-    tokens = family.encode(state, user)
+    listener, state = family.weights.network.listener, alone(family)
+    tokens = family.encode([state], [user])
     tokens = torch.cat(listener.user_tokens(tokens[:, :1], tokens[:, 1:]), dim=1)
     steps_T = family.layout.steps(Block.STATE, 0, Tower.LISTENING)
-    return rms_norm(listener.run(tokens, steps_T, state.cache.writer(Block.STATE, 0, Tower.LISTENING)))[0, 1:]
+    return rms_norm(
+        listener.run(tokens, steps_T, state.cache.writer(Block.STATE, [0], [0], Tower.LISTENING))
+    )[0, 1:]
 
 
 @CHANGES
@@ -150,22 +164,21 @@ def test_the_towers_do_not_see_each_other(tiny_family: BuildFamily, change: dict
         head.weight.zero_()
         head.bias.zero_()
     observations = users(6)
-    states = [family.init_state(7) for _ in range(2)]
+    states = [alone(family) for _ in range(2)]
     for unit, users_of_unit in enumerate(
         zip(observations, with_another_unit(observations, 5, **change), strict=True)
     ):
         latents = []
         for state, user in zip(states, users_of_unit, strict=True):
-            family.state_pass(state, unit, user, family.encode(state, user))
-            latents.append(family.solve(state, unit))
-            family.remember(state, unit, latents[-1])
+            family.state_pass([state], [unit], [user], family.encode([state], [user]))
+            latents += family.solve([state], [unit])
+            family.remember([state], [unit], latents[-1:])
         assert torch.equal(*latents)
-    one, two = (state.cache.kv_L2KND for state in states)
-    places = zip(family.layout.starts, family.layout.streams, strict=True)
+    one, two = (state.cache.kv_L2SNKD for state in states)
     changed = {
         stream.name
-        for at, stream in places
-        if not torch.equal(one[..., at : at + stream.capacity, :], two[..., at : at + stream.capacity, :])
+        for stream in family.layout.streams
+        if not torch.equal(*(kv[:, :, 0, family.layout.place(stream, 5)] for kv in (one, two)))
     }
     assert changed == {"user picture", "user sound"}
 
@@ -243,16 +256,17 @@ def test_what_is_emitted_is_the_callers_own(tiny_family: BuildFamily) -> None:
 
 def test_the_cache_stays_where_and_as_large_as_it_is(tiny_family: BuildFamily) -> None:
     family = tiny_family()
-    state = family.init_state(7)
-    cache = (state.cache.kv_L2KND.data_ptr(), state.cache.kv_L2KND.nbytes)
+    state = alone(family)
+    cache = (state.cache.kv_L2SNKD.data_ptr(), state.cache.kv_L2SNKD.nbytes)
+    assert cache[1] + state.cache.hidden_SN.nbytes == family.memory_bytes()
     for unit, user in enumerate(users(20)):
-        family.state_pass(state, unit, user, family.encode(state, user))
-        latents = family.solve(state, unit)
-        family.decode(state, latents)
-        family.remember(state, unit, latents)
+        family.state_pass([state], [unit], [user], family.encode([state], [user]))
+        latents = family.solve([state], [unit])
+        family.decode([state], latents)
+        family.remember([state], [unit], latents)
         sizes = (state.ears.tail_BN.numel(), state.sound.tail_BN.numel(), state.picture.numel())
         assert sizes == (240, 480, 2 * 16 * 4 * 4)
-    assert (state.cache.kv_L2KND.data_ptr(), state.cache.kv_L2KND.nbytes) == cache
+    assert (state.cache.kv_L2SNKD.data_ptr(), state.cache.kv_L2SNKD.nbytes) == cache
 
 
 def test_loading_by_name_gives_the_same_random_weights_everywhere() -> None:

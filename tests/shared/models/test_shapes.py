@@ -42,23 +42,23 @@ def test_large_shapes_build(name: str, speaking: float, listening: float, tokens
     assert 0 < count(family.weights) - sum(towers) < 50e6  # codecs, senses, flow time, embeddings
     assert config.video.tokens_per_frame == tokens
     assert config.video.grid == (4, 7)
-    cache = family._new_cache()
-    assert cache.kv_L2KND.is_meta
-    assert cache.slice_elements(Block.REMEMBER) * 4 == family.slice_bytes
+    cache = family.allocate(2)
+    assert cache.kv_L2SNKD.is_meta
+    assert cache.slice_elements(Block.REMEMBER) * 4 == family.slice_bytes(Block.REMEMBER)
 
 
 @torch.no_grad()
 def test_a_large_shape_runs_on_meta() -> None:
     family = on_meta("streamer-0.5b")
-    network, layout, cache = family.weights.network, family.layout, family._new_cache()
+    network, layout, cache = family.weights.network, family.layout, family.allocate(1)
     for block in Block:
         x_BTC = torch.empty(1, layout.tokens(block, Tower.SPEAKING), 896, device="meta")
         steps_T = layout.steps(block, 3, Tower.SPEAKING).to("meta")
-        out = network.run(x_BTC, steps_T, family._clean_modulation, cache.writer(block, 3))
+        out = network.run(x_BTC, steps_T, family._clean_modulation, cache.writer(block, [0], [3]))
         assert out.shape == x_BTC.shape
     x_BTC = torch.empty(1, layout.tokens(Block.STATE, Tower.LISTENING), 256, device="meta")
     steps_T = layout.steps(Block.STATE, 3, Tower.LISTENING).to("meta")
-    out = network.listener.run(x_BTC, steps_T, cache.writer(Block.STATE, 3, Tower.LISTENING))
+    out = network.listener.run(x_BTC, steps_T, cache.writer(Block.STATE, [0], [3], Tower.LISTENING))
     assert out.shape == x_BTC.shape
 
 
@@ -66,4 +66,4 @@ def test_a_large_shape_runs_on_meta() -> None:
 def test_every_shipped_config_is_a_model(name: str) -> None:
     config = from_table(PocketConfig, load_config(name).model, "model")
     layout = config.layout()
-    assert layout.scratch == layout.tokens(Block.REMEMBER)
+    assert layout.scratch.stop - layout.scratch.start == layout.tokens(Block.REMEMBER)

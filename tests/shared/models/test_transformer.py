@@ -19,11 +19,12 @@ def test_angles_are_exact_after_any_time(step: int) -> None:
         angle = step * CONFIG.rope_theta ** (-pair / half)
         # Half a unit in the last place of fp32 and what fp64 leaves of an angle of 8e8 rad.
         assert cos[0, pair].item() == pytest.approx(math.cos(angle), abs=1e-6)
-        assert sin[0, pair].item() == pytest.approx(math.sin(angle), abs=1e-6)
+        assert sin[0, half + pair].item() == pytest.approx(math.sin(angle), abs=1e-6)
+        assert (cos[0, half + pair], sin[0, pair]) == (cos[0, pair], -sin[0, half + pair])
 
 
 def test_rotation_keeps_length_and_depends_on_distance_alone() -> None:
-    q, k = torch.randn(1, 1, 1, 8), torch.randn(1, 1, 1, 8)
+    q, k = torch.randn(1, 1, 1, 8), torch.randn(1, 1, 1, 8)  # [B, T, H, D]
     scores = []
     for start in (0, 100, EIGHT_HOURS):
         turned_q, turned_k = (
@@ -52,7 +53,7 @@ def test_a_session_after_eight_hours_is_as_in_its_first_seconds() -> None:
         cache = KVCache(layout, CONFIG, dtype=torch.float32, device="cpu")
         passes = [(first_unit + unit, block) for unit in range(6) for block in Block]
         return [
-            model(x, layout.steps(block, unit), clean, cache.writer(block, unit))
+            model(x, layout.steps(block, unit), clean, cache.writer(block, [0], [unit]))
             for x, (unit, block) in zip(inputs, passes, strict=True)
         ]
 

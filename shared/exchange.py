@@ -1,0 +1,43 @@
+"""How a KV slice is cut for its way: in one packed piece, or layer by layer while later layers compute.
+
+One piece is the least work; pieces of layers take the exchange of a large slice off the critical path. What
+is large was measured: docs/performance.md.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from shared.models.family import Family
+from shared.models.layout import Block
+
+LAYERWISE_FROM_BYTES = 4_000_000
+PIECE_BYTES = 1_000_000  # at least so much travels at a time
+
+
+class Exchange(enum.Enum):
+    """How slices travel; AUTO goes by their size."""
+
+    AUTO = "auto"
+    PACKED = "packed"
+    LAYERWISE = "layerwise"
+
+
+def layers_a_piece(family: Family[Any, Any], block: Block, exchange: Exchange) -> int:
+    """How many layers of the block's slice travel in one message."""
+    slice_bytes = family.slice_bytes(block)
+    packed = exchange is Exchange.PACKED
+    if packed or (exchange is Exchange.AUTO and slice_bytes < LAYERWISE_FROM_BYTES):
+        return family.layers
+    if exchange is Exchange.LAYERWISE and slice_bytes < PIECE_BYTES:
+        return 1
+    return min(family.layers, -(-PIECE_BYTES * family.layers // slice_bytes))
+
+
+def largest_piece(family: Family[Any, Any], exchange: Exchange) -> int:
+    """Bytes of the largest message that slices need."""
+    return max(
+        family.slice_bytes(block) // family.layers * layers_a_piece(family, block, exchange)
+        for block in Block
+    )

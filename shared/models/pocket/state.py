@@ -1,0 +1,48 @@
+"""What one session of a pocket model holds, and how several are put together for one pass.
+
+Shape suffixes: B batch (sessions), N samples, C channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from shared.models.audio_codec import AudioCodecState
+from shared.models.cache import KVCache
+from shared.models.pocket.manners import Manners
+from shared.models.pocket.speech import Speech
+
+
+@dataclass(slots=True)
+class PocketState:
+    """One session. The Performer's replica uses the cache and the seed alone."""
+
+    seed: int
+    cache: KVCache
+    slot: int
+    speech: Speech
+    manners: Manners
+    ears: AudioCodecState
+    sound: AudioCodecState
+    picture: Tensor
+    decoded: int = 0
+    hushed: set[int] = field(default_factory=set)  # units in which the agent fell silent, not decoded yet
+
+
+@contextmanager
+def together(states: Sequence[AudioCodecState]) -> Iterator[AudioCodecState]:
+    """The streams of several sessions as one batch, for one pass; what it leaves goes back to each."""
+    if len(states) == 1:
+        yield states[0]
+        return
+    contexts = [torch.cat(rows) for rows in zip(*(state.contexts for state in states), strict=True)]
+    batch = AudioCodecState(torch.cat([state.tail_BN for state in states]), contexts)
+    yield batch
+    for row, state in enumerate(states):
+        state.tail_BN = batch.tail_BN[row : row + 1]
+        state.contexts = [context[row : row + 1] for context in batch.contexts]

@@ -1,0 +1,87 @@
+"""Before the first session: a few units of silence, so that its first unit costs what the others do.
+
+The same for as many sessions as there are slots, so that batches are warm too and it is known what they cost.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from shared.clock import FlatOutClock
+from thinker.admission import Cost
+from thinker.pipeline import Counts, Pipeline
+from thinker.timings import LOOP, Timings
+from thinker.units import MediaSpec, UserUnit
+
+UNITS = 12  # that one session is run for
+BATCH_UNITS = 4  # that each larger number of sessions is run for
+WITHIN_S = 2.0  # no more is begun after that: large models on a CPU take seconds for a unit
+FIRST_UNITS = 2  # of a run, which load libraries and touch memory, don't count
+
+
+class Silence:
+    """A user who isn't there, but has typed one word: so that what speech needs is loaded too."""
+
+    def __init__(self, spec: MediaSpec) -> None:
+        self._unit = UserUnit(
+            pcm=np.zeros(spec.input_unit_samples, np.float32),
+            frames=np.zeros((spec.frames_per_unit, spec.input_height, spec.input_width, 3), np.uint8),
+            texts=("Ready.",), interrupted=False, epoch=0,
+        )  # fmt: skip
+
+    def lacking(self) -> bool:
+        """Silence is always there."""
+        return False
+
+    def take(self) -> UserUnit:
+        """Silence and darkness."""
+        unit, self._unit = self._unit, replace(self._unit, texts=())
+        return unit
+
+
+def warm_up(pipeline: Pipeline, spec: MediaSpec, *, stopping: Callable[[], bool]) -> list[Cost]:
+    """Run 1, 2, 4, ... sessions flat out over the same link and memory; what each number costs."""
+    slots = pipeline.options.slots
+    enough_at = time.monotonic() + WITHIN_S
+    costs: list[Cost] = []
+    for sessions in sorted({1 << n for n in range(slots.bit_length())} | {slots}):
+        if stopping() or (costs and time.monotonic() > enough_at):
+            break
+        costs.append(_run(pipeline, spec, sessions, enough_at, stopping))
+    return costs
+
+
+def _run(
+    model: Pipeline, spec: MediaSpec, sessions: int, enough_at: float, stopping: Callable[[], bool]
+) -> Cost:
+    timings, counts = Timings(one_host=model.timings.one_host), Counts()
+    # Room for these alone, so that they are spread over the phases as a full house is.
+    options = replace(model.options, slots=sessions)
+    pipeline = replace(model, clock=FlatOutClock(), options=options, timings=timings, counts=counts)
+    seats = [
+        pipeline.open(session=number, seed=0, source=Silence(spec), on_unit=lambda _: None)
+        for number in range(sessions)
+    ]
+    units = UNITS if sessions == 1 else BATCH_UNITS
+    done = 0
+    while done < FIRST_UNITS + units and not stopping():
+        if done == FIRST_UNITS:
+            pipeline.timings = timings = Timings(one_host=timings.one_host)
+        elif done > FIRST_UNITS and time.monotonic() > enough_at:
+            break
+        while counts.emitted < (done + 1) * sessions and not stopping():
+            pipeline.step()
+        done += 1
+    for seat in seats:
+        pipeline.close(seat)
+    counted = max(1, done - FIRST_UNITS)
+    return Cost(
+        sessions=sessions,
+        thinker_ms=1e3 * timings.thinker_busy_s / counted,
+        performer_ms=1e3 * timings.performer_busy_s / counted,
+        loop_ms=sum(timings.stages.mean_ms(name) for name in LOOP if name not in {"send", "return"}),
+    )
