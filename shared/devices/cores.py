@@ -38,9 +38,9 @@ def claim_core(role: str, pin: str = "auto") -> Iterator[int | None]:
 
     Threads that it starts meanwhile are pinned with it.
 
-    A pinned thread can't get out of the way: with two cores and one other busy process a pinned pair takes 1.7
-    times as long as one that isn't. So "auto" pins where there are at least four cores, and leaves half of them
-    (the second threads of physical cores, where there are such) to the rest.
+    A pinned thread can't get out of the way: with two cores and one other busy process a pinned pair takes
+    1.7 times as long as one that isn't. So "auto" pins where there are at least four cores, and leaves half
+    of them (the second threads of physical cores, where there are such) to the rest.
 
     Args:
         role: who claims, for the log.
