@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from shared.errors import LinkClosed, LinkTimeout, SliceError
-from shared.links.base import Receiver, Sender
+from shared.links.base import Message
 from shared.models.family import Family
 from shared.models.layout import Block
 from shared.slices import Flags, Kind, SliceHeader, describe
@@ -20,15 +20,35 @@ WAIT_S = 0.5  # how often a wait looks at `stopping`
 RETURN_WITHIN_S = 5.0
 
 
+class Answers(Protocol):
+    """What the loop needs of a `Sender`."""
+
+    def reserve(self, timeout_s: float, what: str = ...) -> Tensor:
+        """A buffer for a payload."""
+
+    def commit(self, header: SliceHeader) -> None:
+        """Send what was written to it."""
+
+
+class Messages(Protocol):
+    """What the loop needs of a `Receiver`."""
+
+    def receive(self, timeout_s: float, what: str = ...) -> Message:
+        """The next one."""
+
+    def release(self) -> None:
+        """Give its buffer back."""
+
+
 class Ends(Protocol):
-    """Both directions: a `LinkEnd`, or what stands for one."""
+    """Both directions: a `LinkEnd`, or what a rank of a group has for one."""
 
     @property
-    def sender(self) -> Sender:
+    def sender(self) -> Answers:
         """To the Thinker."""
 
     @property
-    def receiver(self) -> Receiver:
+    def receiver(self) -> Messages:
         """From the Thinker."""
 
 

@@ -18,6 +18,7 @@ from shared.exchange import Exchange, largest_piece
 from shared.links.base import LinkShape
 from shared.links.choose import check_link
 from shared.models.family import Builder, Family, model_builder
+from shared.models.parallel import WHOLE, Share
 from shared.parent import die_with_parent
 from shared.rendezvous import Terms
 
@@ -101,8 +102,8 @@ def on_signals(stop: Callable[[], None]) -> None:
         signal.signal(each, handle)
 
 
-def load_model(config: RuntimeConfig, device: str) -> Family[Any, Any]:
-    """Set up torch for this process and load the model.
+def load_model(config: RuntimeConfig, device: str, share: Share = WHOLE) -> Family[Any, Any]:
+    """Set up torch for this process and load the model, or this rank's share of it.
 
     Raises:
         DeviceError: there is no such device.
@@ -110,25 +111,26 @@ def load_model(config: RuntimeConfig, device: str) -> Family[Any, Any]:
     """
     settle_threads(config.threads)
     opened = open_device(device, dtype=config.dtype, compiles=config.compile)
-    return _builder(config)(weights=config.weights_folder(), device=str(opened))
+    return _builder(config, share.ranks)(weights=config.weights_folder(), device=str(opened), share=share)
 
 
-def check_choices(config: RuntimeConfig, link: str, *devices: str) -> None:
+def check_choices(config: RuntimeConfig, link: str, *devices: str, ranks: int = 1) -> None:
     """Refuse what can be refused before a model is loaded or a process started.
 
     Raises:
-        ConfigError: a wrong field in the model's table, an unknown link, or what is no device.
+        ConfigError: a wrong field in the model's table, or one that `ranks` can't share, an unknown link, or
+            what is no device.
         LinkUnavailable, DeviceError: not on this machine.
     """
-    _builder(config)
+    _builder(config, ranks)
     check_link(link)
     for device in devices:
         check_device(device)
 
 
-def _builder(config: RuntimeConfig) -> Builder:
+def _builder(config: RuntimeConfig, ranks: int) -> Builder:
     try:
-        return model_builder(config.family, config.model)
+        return model_builder(config.family, config.model, ranks=ranks)
     except ConfigError as error:
         raise ConfigError(f"config {config.name}: {error}") from None
 

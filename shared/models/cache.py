@@ -17,19 +17,28 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from shared.models.layout import Block, Layout, Tower
+from shared.models.parallel import WHOLE, Share
 from shared.models.transformer import Attend, TransformerConfig
 
 
 class KVCache:
-    """Keys and values of `slots` sessions."""
+    """Keys and values of `slots` sessions; where ranks share the heads, those of one rank."""
 
     def __init__(
-        self, layout: Layout, config: TransformerConfig, *, slots: int = 1, dtype: torch.dtype, device: str
+        self,
+        layout: Layout,
+        config: TransformerConfig,
+        *,
+        slots: int = 1,
+        share: Share = WHOLE,
+        dtype: torch.dtype,
+        device: str,
     ) -> None:
         self.layout = layout
+        self._all_heads, self._own_heads = config.kv_heads, share.of(config.kv_heads)
         self.grouped = config.heads != config.kv_heads
         # Token-major: a token's numbers lie together, so that writing and packing move few long pieces.
-        shape = (config.layers, 2, slots, layout.capacity, config.kv_heads, config.head_dim)
+        shape = (config.layers, 2, slots, layout.capacity, config.kv_heads // share.ranks, config.head_dim)
         self.kv_L2SNKD = torch.zeros(shape, dtype=dtype, device=device)
         self._rows_L2MX = self.kv_L2SNKD.view(config.layers, 2, slots * layout.capacity, -1)
         self.hidden_SN = torch.empty((slots, layout.capacity), dtype=dtype, device=device)
@@ -50,8 +59,8 @@ class KVCache:
 
     def slice_elements(self, block: Block) -> int:
         """Numbers in the KV slice of a block."""
-        layers, pair, _, _, heads, dim = self.kv_L2SNKD.shape
-        return layers * pair * heads * dim * self.layout.tokens(block)
+        layers, pair, *_, dim = self.kv_L2SNKD.shape
+        return layers * pair * self._all_heads * dim * self.layout.tokens(block)
 
     def writer(
         self, block: Block, slots: Sequence[int], units: Sequence[int], tower: Tower = Tower.SPEAKING
@@ -86,12 +95,12 @@ class KVCache:
         self._reveal(slot, self.layout.places(block, unit))
 
     def _by_layer(self, block: Block, flat: Tensor) -> Tensor:
-        """View a flat slice as [layers, 2, T, K, D]."""
-        heads, dim = self.kv_L2SNKD.shape[-2:]
+        """View a flat slice, which has the heads of all ranks, as [layers, 2, T, K, D] of this rank's."""
+        heads, dim = self._all_heads, self.kv_L2SNKD.shape[-1]
         tokens = self.layout.tokens(block)
         layers, rest = divmod(flat.numel(), 2 * tokens * heads * dim)
         assert not rest, f"a slice of {flat.numel()} numbers for {tokens} tokens of {heads} x {dim}"
-        return flat.view(layers, 2, tokens, heads, dim)
+        return flat.view(layers, 2, tokens, heads, dim)[..., self._own_heads, :]
 
     def _tokens_and_places(self, block: Block, unit: int) -> list[tuple[slice, slice]]:
         at, found = 0, []

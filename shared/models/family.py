@@ -21,6 +21,7 @@ from torch import Tensor
 from shared.errors import ConfigError
 from shared.media import Media
 from shared.models.layout import Block
+from shared.models.parallel import WHOLE, Share
 
 ENTRY_POINTS = "thinker_performer.families"
 MemoryT = TypeVar("MemoryT")
@@ -128,8 +129,11 @@ class Family(Protocol[MemoryT, StateT]):
 class Builder(Protocol):
     """Makes the model of a config that has been found good."""
 
-    def __call__(self, *, weights: Path | None, device: str) -> Family[Any, Any]:
+    def __call__(self, *, weights: Path | None, device: str, share: Share = WHOLE) -> Family[Any, Any]:
         """Build and load; `weights` is a folder, None means random weights of a fixed seed.
+
+        Where ranks share a model, `share` is what this one needs for `append` and `solve`, and it can't do
+        more. Digest and slices are those of the whole.
 
         Raises:
             CheckpointError: the weights are missing or don't fit.
@@ -139,16 +143,18 @@ class Builder(Protocol):
 class FamilyLoader(Protocol):
     """What an entry point names: reads the `[model]` table of a config."""
 
-    def __call__(self, table: Mapping[str, Any]) -> Builder:
+    def __call__(self, table: Mapping[str, Any], *, ranks: int = 1) -> Builder:
         """Check the table, without cost.
 
         Raises:
-            ConfigError: names the field that is wrong.
+            ConfigError: names the field that is wrong, or that can't be shared by so many ranks.
         """
 
 
-def model_builder(name: str, table: Mapping[str, Any]) -> Builder:
+def model_builder(name: str, table: Mapping[str, Any], *, ranks: int = 1) -> Builder:
     """Find the family `name` among the installed entry points and let it check its table.
+
+    `ranks` is how many Performer ranks share the model.
 
     Raises:
         ConfigError: no such family, or a field of the table is wrong.
@@ -158,4 +164,4 @@ def model_builder(name: str, table: Mapping[str, Any]) -> Builder:
         installed = ", ".join(sorted(found.names))
         raise ConfigError(f"family={name!r} is not installed; there are: {installed}")
     loader: FamilyLoader = found[name].load()
-    return loader(table)
+    return loader(table, ranks=ranks)

@@ -22,6 +22,7 @@ from shared.models.audio_codec import AudioCodec
 from shared.models.cache import KVCache
 from shared.models.family import Builder, Emission, Observation, OnLayer, Said
 from shared.models.layout import STEPS_PER_UNIT, Block, Tower
+from shared.models.parallel import WHOLE, Share, part_of, shard
 from shared.models.pocket.config import FRAMES_PER_UNIT, PHONE_LEAD, PocketConfig
 from shared.models.pocket.manners import Gesture, Manners, Percept
 from shared.models.pocket.network import StreamerNetwork
@@ -75,8 +76,17 @@ class PocketWeights(nn.Module):
 class PocketFamily:
     """See `shared.models.family.Family`; this class keeps to that protocol."""
 
-    def __init__(self, config: PocketConfig, weights: PocketWeights, *, digest: str, device: str) -> None:
+    def __init__(
+        self,
+        config: PocketConfig,
+        weights: PocketWeights,
+        *,
+        digest: str,
+        device: str,
+        share: Share = WHOLE,
+    ) -> None:
         self.config = config
+        self._share = share
         self.digest = digest
         self.device = device
         self.weights = weights.to(device).eval().requires_grad_(False)
@@ -105,16 +115,17 @@ class PocketFamily:
             *self._solve_modulations, self._clean_modulation = flow_time(times)[:, None, None]
 
     @classmethod
-    def load(cls, table: Mapping[str, Any]) -> Builder:
+    def load(cls, table: Mapping[str, Any], *, ranks: int = 1) -> Builder:
         """Check a `[model]` table; what is returned builds its model."""
         try:
             config = from_table(PocketConfig, table, "model")
+            part_of(config.transformer, ranks)
         except ValueError as error:
             raise ConfigError(str(error)) from None
         return partial(cls.build, config)
 
     @classmethod
-    def build(cls, config: PocketConfig, *, weights: Path | None, device: str) -> Self:
+    def build(cls, config: PocketConfig, *, weights: Path | None, device: str, share: Share = WHOLE) -> Self:
         """Make the model; without a folder of `weights` all are random, of a fixed seed."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(RANDOM_SEED)
@@ -123,7 +134,8 @@ class PocketFamily:
         digest = config_digest(config)
         if weights is not None:
             digest = load_weights(modules, weights, digest)
-        return cls(config, modules, digest=digest, device=device)
+        shard(modules.network.transformer, share)
+        return cls(config, modules, digest=digest, device=device, share=share)
 
     def slice_bytes(self, block: Block) -> int:
         """Bytes of the keys and values of a block."""
@@ -133,13 +145,15 @@ class PocketFamily:
 
     def memory_bytes(self) -> int:
         """Bytes of a session's slot."""
-        return KVCache.bytes_of(self.layout, self.config.transformer, self.dtype)
+        part = part_of(self.config.transformer, self._share.ranks)
+        return KVCache.bytes_of(self.layout, part, self.dtype)
 
     def allocate(self, sessions: int) -> KVCache:
         """One cache with a slot for each session."""
         return KVCache(
-            self.layout, self.config.transformer, slots=sessions, dtype=self.dtype, device=self.device
-        )
+            self.layout, self.config.transformer, slots=sessions, share=self._share, dtype=self.dtype,
+            device=self.device,
+        )  # fmt: skip
 
     def init_state(self, memory: KVCache, slot: int, seed: int) -> PocketState:
         """Begin a session in a slot."""

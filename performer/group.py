@@ -1,0 +1,226 @@
+"""Several Performer ranks that solve one unit together, each with its share of the model.
+
+Rank 0 leads: it alone talks to the Thinker, over the link, as a single Performer does. Every message that
+comes goes on to the other ranks, so that all run the same loop over the same messages (`performer.relay`).
+During a solve they meet in `Group.reduce`, twice a layer (`shared.models.parallel`).
+
+A follower waits for its leader without limit; all else has a time-out. The leader's is the shorter one,
+so that it is the leader that tells what went wrong, and ends with it. Followers end with their leader.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from typing import Any, NoReturn, Protocol
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed import TCPStore as Store  # type: ignore[attr-defined]  # not in torch's stubs
+
+from shared.errors import GroupError, LinkClosed
+from shared.links.base import Message
+from shared.models.parallel import Share
+from shared.slices import HEADER_BYTES, pack_header_into, unpack_header
+
+HOST = "127.0.0.1"
+LEADER = 0
+MEET_WITHIN_S = 60.0
+POLL_S = 0.05
+FATE_WITHIN_S = 1.0  # a process that was killed is seen to have ended this soon after its connections broke
+
+_log = logging.getLogger(__name__)
+
+_NO_LIMIT = timedelta(days=3650)
+_MESSAGE, _SUM = 1, 2  # tags
+
+Fate = Callable[[], str | None]
+"""Tells which other rank has ended, and how; None while all live."""
+
+
+def open_store() -> Store:
+    """The leader's: where the ranks find each other, on a free port (`store.port`) of this host alone."""
+    door = socket.create_server((HOST, 0))
+    port = int(door.getsockname()[1])
+    return Store(HOST, port, is_master=True, master_listen_fd=door.detach(), wait_for_workers=False)
+
+
+def join_store(port: int) -> Store:
+    """A follower's way to its leader's store."""
+    return Store(
+        HOST, port, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=MEET_WITHIN_S)
+    )
+
+
+class Group:
+    """One rank's place among all. For one thread.
+
+    Attributes:
+        unit: what is being worked on, for messages.
+    """
+
+    def __init__(
+        self, store: Store, *, rank: int, ranks: int, within_s: float, fate: Fate = lambda: None
+    ) -> None:
+        """Become known to the others; `meet` then connects.
+
+        Args:
+            store: from `open_store` or `join_store`.
+            rank: this one; `LEADER` is 0.
+            ranks: how many there are.
+            within_s: how long the leader waits for another rank; a follower waits twice as long.
+            fate: asked when another rank does not answer, and now and then while there is nothing to do.
+        """
+        self.rank, self.ranks, self.unit = rank, ranks, -1
+        self._store = store
+        self._within = timedelta(seconds=within_s * (1 if rank == LEADER else 2))
+        self._fate = fate
+        self._others = [other for other in range(ranks) if other != rank]
+        self._told: list[tuple[int, dist.Work]] = []
+        self._header = torch.zeros(HEADER_BYTES, dtype=torch.uint8)
+        self._scratch = torch.empty(0, dtype=torch.uint8)
+        self.announce("here")
+
+    @property
+    def share(self) -> Share:
+        """What this rank computes."""
+        return Share(rank=self.rank, ranks=self.ranks, reduce=self.reduce)
+
+    def announce(self, what: str) -> None:
+        """Let `await_all` know that this rank has come so far."""
+        self._store.set(f"{what}/{self.rank}", "")
+
+    def await_all(self, what: str, stop: threading.Event) -> bool:
+        """Wait until all ranks have announced it; False when told to stop.
+
+        Raises:
+            GroupError: a rank has ended before.
+        """
+        keys = [f"{what}/{rank}" for rank in range(self.ranks)]
+        while not self._store.check(keys):
+            self.check()
+            if stop.wait(POLL_S):
+                return False
+        return True
+
+    def meet(self) -> None:
+        """Connect to all ranks.
+
+        Raises:
+            GroupError: one did not come.
+        """
+        gloo: Any = dist.ProcessGroupGloo
+        options = gloo._Options()  # noqa: SLF001 — the only way to bind a group to an address
+        options._devices = [gloo.create_device(hostname=HOST)]  # noqa: SLF001
+        options._timeout = timedelta(seconds=MEET_WITHIN_S)  # noqa: SLF001
+        options._threads = 1  # noqa: SLF001
+        try:
+            self._exchange: _Exchange = gloo(self._store, self.rank, self.ranks, options)
+        except RuntimeError as error:
+            _log.debug("group: %s", error)
+            raise GroupError(f"{self}: the ranks did not meet within {MEET_WITHIN_S:g} s") from None
+
+    def check(self) -> None:
+        """Raise a GroupError when another rank has ended."""
+        if (fate := self._fate()) is not None:
+            raise GroupError(f"{self}: {fate}")
+
+    def reduce(self, x: Tensor) -> Tensor:
+        """Replace `x` by the sum of what all ranks brought; call it in all of them.
+
+        Every rank adds in the order of the ranks, so that all have the same bits. One exchange of whole
+        tensors between each two: with few ranks that is faster than gloo's own reduction, which takes several
+        rounds, and a time-out says who did not come.
+
+        Raises:
+            GroupError: a rank did not answer in time, or has ended.
+        """
+        parts = self._room(self.ranks * x.nbytes).view(x.dtype).view(self.ranks, *x.shape)
+        parts[self.rank] = x
+        own = parts[self.rank]
+        works = [(other, self._exchange.recv([parts[other]], other, _SUM)) for other in self._others]
+        works += [(other, self._exchange.send([own], other, _SUM)) for other in self._others]
+        self._finish(works)
+        if x.device.type == "cpu":
+            return torch.sum(parts, 0, out=x)
+        return x.copy_(torch.sum(parts, 0))
+
+    def tell(self, message: Message) -> None:
+        """The leader: begin to send a message to the followers; it must stay until `settle`."""
+        header, payload = message
+        self.unit = header.unit
+        pack_header_into(
+            self._header.numpy().data, header, sent_at_ns=header.sent_at_ns, checksum=header.checksum
+        )
+        payload = payload.cpu()
+        for other in self._others:
+            self._told.append((other, self._exchange.send([self._header], other, _MESSAGE)))
+            if payload.numel():
+                self._told.append((other, self._exchange.send([payload], other, _MESSAGE)))
+
+    def settle(self) -> None:
+        """The leader: wait until the message has been taken.
+
+        Raises:
+            GroupError: a rank did not take it in time, or has ended.
+        """
+        told, self._told = self._told, []
+        self._finish(told)
+
+    def hear(self) -> Message:
+        """A follower: the leader's next message, whenever it comes; its payload is valid until the next.
+
+        Raises:
+            LinkClosed: the leader has ended.
+        """
+        try:
+            self._exchange.recv([self._header], LEADER, _MESSAGE).wait(_NO_LIMIT)
+        except RuntimeError as error:
+            raise LinkClosed(f"{self}: the leader has ended ({error})") from None
+        header = unpack_header(self._header.numpy().data)
+        self.unit = header.unit
+        payload = self._room(header.payload_bytes)
+        if header.payload_bytes:
+            self._finish([(LEADER, self._exchange.recv([payload], LEADER, _MESSAGE))])
+        return Message(header, payload)
+
+    def _room(self, num_bytes: int) -> Tensor:
+        if self._scratch.numel() < num_bytes:
+            self._scratch = torch.empty(num_bytes, dtype=torch.uint8)
+        return self._scratch[:num_bytes]
+
+    def _finish(self, works: Iterable[tuple[int, dist.Work]]) -> None:
+        for rank, work in works:
+            began = time.monotonic()
+            try:
+                work.wait(self._within)
+            except RuntimeError as error:
+                _log.debug("group: rank %d: %s", rank, error)
+                self._lost(rank, timedelta(seconds=time.monotonic() - began) >= self._within)
+
+    def _lost(self, rank: int, timed_out: bool) -> NoReturn:
+        """Say what became of a rank that does not answer."""
+        if timed_out:
+            raise GroupError(f"{self}: rank {rank} did not answer within {self._within.total_seconds():g} s")
+        deadline = time.monotonic() + FATE_WITHIN_S
+        while time.monotonic() < deadline:
+            self.check()
+            time.sleep(POLL_S)
+        raise GroupError(f"{self}: rank {rank} has left")
+
+    def __str__(self) -> str:
+        at = f", unit {self.unit}" if self.unit >= 0 else ""
+        return f"rank {self.rank} of {self.ranks}{at}"
+
+
+class _Exchange(Protocol):
+    """The part of ProcessGroupGloo that is used here, and that torch's own type stubs leave out."""
+
+    def send(self, tensors: list[Tensor], rank: int, tag: int) -> dist.Work: ...
+
+    def recv(self, tensors: list[Tensor], rank: int, tag: int) -> dist.Work: ...

@@ -1,0 +1,179 @@
+"""Several Performer ranks, as the processes that they are, give what one gives, but for rounding."""
+
+import os
+import re
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from scripts.common import load_model, terms_of
+from shared.config import RuntimeConfig, load_config
+from shared.links.base import LinkEnd
+from shared.models.family import Family, Observation
+from shared.models.layout import Block
+from shared.rendezvous import Listener, accept_performer
+from shared.slices import Flags, Kind, SliceHeader
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+WITHIN_S = 60.0
+SEEDS = (3, 4, 5)
+ROUNDS = 12  # more than the rings of either model hold, less what each session joins later
+TOLERANCE = {"atol": 1e-4, "rtol": 1e-4}
+"""Of latents around 1. Ranks add up in another order than one does: about 1e-6 a layer in float32."""
+
+ReportOf = Callable[[str], dict[str, Any]]
+
+
+def tiny_of(heads: int, folder: Path) -> Path:
+    """A config like `tiny` with so many key heads, and with a slot for each seed."""
+    text = resources.files("configs").joinpath("tiny.toml").read_text(encoding="utf-8")
+    text = text.replace("kv_heads = 1", f"kv_heads = {heads}").replace("\nheads = 2", f"\nheads = {heads}")
+    path = folder / "ranks.toml"
+    path.write_text(f"sessions = {len(SEEDS)}\n{text}", encoding="utf-8")
+    return path
+
+
+class Talk:
+    """The Thinker's part of some sessions, by hand; each begins two units after the one before."""
+
+    def __init__(self, family: Family[Any, Any], link: LinkEnd) -> None:
+        self._family, self._link = family, link
+        memory = family.allocate(len(SEEDS))
+        self._states = [family.init_state(memory, slot, seed) for slot, seed in enumerate(SEEDS)]
+        for slot, seed in enumerate(SEEDS):
+            self._send(Kind.RESET, slot, 0, Flags.NONE, torch.tensor([seed, slot]).view(torch.uint8))
+
+    def round(self, number: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """One unit of all sessions that have begun: pairs of latents, one rank's and the group's."""
+        slots = [slot for slot in range(len(SEEDS)) if number >= 2 * slot]
+        states, units = [self._states[slot] for slot in slots], [number - 2 * slot for slot in slots]
+        users = [self._user(slot, unit) for slot, unit in zip(slots, units, strict=True)]
+        self._family.state_pass(states, units, users, self._family.encode(states, users))
+        self._send_slices(Block.STATE, slots, units)
+        own = self._family.solve(states, units)
+        for slot, expected in zip(slots, own, strict=True):
+            header, payload = self._link.receiver.receive(WITHIN_S)
+            assert header.session == slot
+            yield expected, payload.view(torch.float32).clone()
+            self._link.receiver.release()
+        self._family.remember(states, units, own)  # the same history for both
+        self._send_slices(Block.REMEMBER, slots, units)
+
+    def _user(self, slot: int, unit: int) -> Observation:
+        media, rng = self._family.media, np.random.default_rng((slot, unit))
+        shape = (media.frames_per_unit, media.input_height, media.input_width, 3)
+        return Observation(
+            pcm=(0.1 * rng.standard_normal(media.input_unit_samples)).astype(np.float32),
+            frames=rng.integers(0, 255, shape, dtype=np.uint8),
+            texts=("Good morning.",) if unit == 0 else (),
+        )
+
+    def _send_slices(self, block: Block, slots: list[int], units: list[int]) -> None:
+        for slot, unit in zip(slots, units, strict=True):
+            out = torch.empty(self._family.slice_bytes(block), dtype=torch.uint8)
+            self._family.pack(self._states[slot], block, unit, out)
+            more = Flags.NONE if slot == slots[-1] else Flags.MORE
+            self._send(Kind[block.name], slot, unit, more | Flags.CHECKED, out)
+
+    def _send(self, kind: Kind, session: int, unit: int, flags: Flags, payload: Tensor) -> None:
+        self._link.sender.reserve(WITHIN_S)[: payload.nbytes] = payload
+        header = SliceHeader(
+            kind=kind, session=session, epoch=0, unit=unit, flags=flags, payload_bytes=payload.nbytes
+        )
+        self._link.sender.commit(header)
+
+
+@pytest.fixture(autouse=True)
+def threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+def assert_same(group: Any, path: str, config: RuntimeConfig, ranks: int) -> None:
+    family = load_model(config, "cpu")
+    with Listener("127.0.0.1", 0) as listener:
+        address = f"127.0.0.1:{listener.port}"
+        performer = group.start(
+            "performer", "--config", path, "--rendezvous", address, "--ranks", str(ranks), "--debug"
+        )
+        with accept_performer(listener, terms_of(family, config, "auto"), timeout_s=120) as link:
+            assert len(group.pids("performer")) == ranks
+            talk = Talk(family, link)
+            for number in range(ROUNDS):
+                for expected, latents in talk.round(number):
+                    torch.testing.assert_close(latents, expected, **TOLERANCE)
+                    assert expected.std() > 0.3, "latents around 1"
+        assert performer.wait() == 1, performer.output
+    assert performer.output.splitlines()[-1] == "performer: the thinker has ended"
+    assert "Traceback" not in performer.output
+    group.assert_nothing_left()
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_ranks_give_what_one_gives(group: Any, tmp_path: Path, ranks: int) -> None:
+    path = tiny_of(ranks, tmp_path)
+    assert_same(group, str(path), load_config(str(path)), ranks)
+
+
+def test_two_ranks_of_the_shipped_model(group: Any, tmp_path: Path) -> None:
+    path = tmp_path / "pocket.toml"
+    text = resources.files("configs").joinpath("pocket.toml").read_text(encoding="utf-8")
+    path.write_text(f"sessions = {len(SEEDS)}\n{text}", encoding="utf-8")
+    assert_same(group, str(path), load_config(str(path)), 2)
+
+
+@pytest.mark.parametrize("killed", [0, 1], ids=["the leader", "a follower"])
+def test_kill_9_of_a_rank(
+    group: Any, tmp_path: Path, report_of: ReportOf, eventually: Callable[..., None], killed: int
+) -> None:
+    config = tiny_of(2, tmp_path)
+    live = group.start(
+        "live", "--config", str(config), "--performer-ranks", "2", "--port", "0", "--text", "hi", "--seconds",
+        "600",
+    )  # fmt: skip
+    url = live.wait_for(r"the agent is at (http://\S+)\n")[1]
+    eventually(lambda: report_of(url)["units"]["emitted"] >= 6, "a few units")
+    ranks = sorted(group.pids("performer"))  # the leader starts first
+    assert len(ranks) == 2
+    os.kill(ranks[killed], signal.SIGKILL)
+    assert live.wait() == 1, live.output
+    group.assert_nothing_left()
+    assert "thinker: the performer has gone away" in live.output
+    if killed:
+        assert re.search(r"performer: rank 0 of 2, unit \d+: rank 1 was ended by signal 9\n", live.output)
+    assert "Traceback" not in live.output
+
+
+def test_a_rank_that_is_stuck(
+    group: Any, tmp_path: Path, report_of: ReportOf, eventually: Callable[..., None]
+) -> None:
+    config = tiny_of(2, tmp_path)
+    config.write_text(f"latents_within_s = 4.0\n{config.read_text()}")
+    live = group.start(
+        "live", "--config", str(config), "--performer-ranks", "2", "--port", "0", "--text", "hi", "--seconds",
+        "600",
+    )  # fmt: skip
+    url = live.wait_for(r"the agent is at (http://\S+)\n")[1]
+    eventually(lambda: report_of(url)["units"]["emitted"] >= 6, "a few units")
+    os.kill(max(group.pids("performer")), signal.SIGSTOP)
+    assert live.wait() == 1, live.output
+    group.assert_nothing_left()
+    assert re.search(r"performer: rank 0 of 2, unit \d+: rank 1 did not answer within 2 s\n", live.output)
+    assert "Traceback" not in live.output
+
+
+def test_what_ranks_can_not_share_is_refused(group: Any) -> None:
+    performer = group.start("performer", "--config", "tiny", "--ranks", "2")
+    assert performer.wait() == 2
+    why = "config tiny: transformer: kv_heads=1 can't be shared out to 2 ranks evenly"
+    assert performer.output == f"performer: {why}\n"
