@@ -10,6 +10,8 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
+from shared.models.packed import PackedLinear, pack
+
 
 class CausalConv1d(nn.Module):
     """Depthwise convolution over time that sees the present and the past only."""
@@ -53,11 +55,37 @@ class ConvNeXtBlock(nn.Module):
         y_BTC = self.down(nn.functional.gelu(self.up(self.norm(y_BTC))))
         return x_BTC + self.gain * y_BTC, context
 
+    def packed(self, dtype: torch.dtype) -> nn.Module:
+        """The form for inference in `dtype`."""
+        return PackedConvNeXtBlock(self, dtype)
+
+
+class PackedConvNeXtBlock(nn.Module):
+    """A `ConvNeXtBlock` for inference, whose whole MLP is in `dtype`."""
+
+    def __init__(self, block: ConvNeXtBlock, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.dtype = dtype
+        self.mix, self.norm, self.gain = block.mix, block.norm, block.gain.detach()
+        pack(self.mix, dtype)
+        self.up = PackedLinear(block.up.weight, block.up.bias, dtype, gelu=True)
+        self.down = PackedLinear(block.down.weight, block.down.bias, dtype)
+
+    def init_context(self, batch: int) -> Tensor:
+        """The block's memory before the first step."""
+        return self.mix.init_context(batch)
+
+    def forward(self, x_BTC: Tensor, context_BPC: Tensor) -> tuple[Tensor, Tensor]:
+        """Return [B, T, C] and the new context."""
+        y_BTC, context = self.mix(x_BTC, context_BPC)
+        y_BTC = self.down(self.up(self.norm(y_BTC).to(self.dtype)))
+        return torch.addcmul(x_BTC, self.gain, y_BTC.to(x_BTC.dtype)), context
+
 
 def init_contexts(blocks: Iterable[nn.Module], batch: int) -> list[Tensor]:
     """The memories of a row of ConvNeXt blocks before the first step, one a block."""
     contexts = []
     for block in blocks:
-        assert isinstance(block, ConvNeXtBlock)
+        assert isinstance(block, ConvNeXtBlock | PackedConvNeXtBlock)
         contexts.append(block.init_context(batch))
     return contexts

@@ -6,50 +6,62 @@ and small convolutions spend up to a third of their time on the layout of weight
 up each output in an order that does not depend on the size of the batch: what a session gets is the same to
 the bit, whoever shares its batch.
 
-Packed layers hold no parameters, so a packed model can't be trained, moved or saved: load, then pack.
+Packed layers compute in a dtype of their own and return what dtype they were given. They hold no parameters,
+so a packed model can't be trained, moved or saved: load, then pack.
 
 Shape suffixes: B batch, C channels in, O channels out, T time, K kernel, H W picture.
 """
 
 from __future__ import annotations
 
+from typing import Protocol, runtime_checkable
+
 import torch
 from torch import Tensor, nn
 
 
-class PackedLinear(nn.Module):
-    """An `nn.Linear` computed in `dtype`; takes and returns what dtype its input has."""
+@runtime_checkable
+class Packable(Protocol):
+    """A module that has a form of its own for inference."""
 
-    def __init__(self, weight_OC: Tensor, bias_O: Tensor | None, dtype: torch.dtype) -> None:
+    def packed(self, dtype: torch.dtype) -> nn.Module:
+        """Return that form; this module is not used any more."""
+
+
+class PackedLinear(nn.Module):
+    """Linear layer, with GELU behind it if wanted."""
+
+    def __init__(
+        self, weight_OC: Tensor, bias_O: Tensor | None, dtype: torch.dtype, *, gelu: bool = False
+    ) -> None:
         super().__init__()
         self.dtype = dtype
         self.weight = torch.ops.mkldnn._reorder_linear_weight(weight_OC.detach().to(dtype).contiguous())
         self.bias = None if bias_O is None else bias_O.detach().to(dtype)
+        self.then: tuple[str, list[float], str] = ("gelu", [], "none") if gelu else ("none", [], "")
 
     def forward(self, x: Tensor) -> Tensor:
         """Map [..., C] to [..., O]."""
-        y = torch.ops.mkldnn._linear_pointwise.default(
-            x.to(self.dtype), self.weight, self.bias, "none", [], ""
-        )
-        result: Tensor = y.to(x.dtype)
-        return result
+        linear = torch.ops.mkldnn._linear_pointwise.default
+        y: Tensor = linear(x.to(self.dtype), self.weight, self.bias, *self.then)
+        return y.to(x.dtype)
 
 
 class PackedPointwise(nn.Module):
-    """An `nn.Conv2d` of kernel 1 as a matrix product over channels; input and output are channels-last."""
+    """Convolution of kernel 1 over pictures, as a matrix product over the channels."""
 
     def __init__(self, conv: nn.Conv2d, dtype: torch.dtype) -> None:
         super().__init__()
-        self.linear = PackedLinear(conv.weight[:, :, 0, 0], conv.bias, dtype)
+        self.linear = PackedLinear(conv.weight.flatten(1), conv.bias, dtype)
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
-        """Map [B, C, H, W] to [B, O, H, W]."""
+        """Map [B, C, H, W] to [B, O, H, W], channels-last."""
         y_BHWO: Tensor = self.linear(x_BCHW.permute(0, 2, 3, 1))
         return y_BHWO.permute(0, 3, 1, 2)
 
 
 class PackedConv2d(nn.Module):
-    """An `nn.Conv2d` computed in `dtype`; input and output are channels-last."""
+    """Convolution over pictures."""
 
     def __init__(self, conv: nn.Conv2d, dtype: torch.dtype) -> None:
         super().__init__()
@@ -60,29 +72,30 @@ class PackedConv2d(nn.Module):
         self.laid_out_for: torch.Size | None = None
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
-        """Convolve [B, C, H, W]."""
+        """Convolve [B, C, H, W] to [B, O, H', W'], channels-last."""
         x = x_BCHW.to(dtype=self.dtype, memory_format=torch.channels_last)
         if x.shape[1:] != self.laid_out_for:
             self._lay_out(x.shape)
-        y = torch.ops.mkldnn._convolution_pointwise.default(
-            x, self.weight, self.bias, *self.geometry, "none", [], ""
-        )
-        result: Tensor = y.to(x_BCHW.dtype)
-        return result
+        convolution = torch.ops.mkldnn._convolution_pointwise.default
+        y: Tensor = convolution(x, self.weight, self.bias, *self.geometry, "none", [], "")
+        return y.to(x_BCHW.dtype)
 
     def _lay_out(self, shape: torch.Size) -> None:
         """Which layout the kernel wants depends on the size of the picture, though not of the batch.
 
         With another layout the result is the same, but a call takes up to 50 times as long.
         """
-        self.weight = torch.ops.aten.mkldnn_reorder_conv2d_weight.default(
-            self.weight.to_dense().to_mkldnn(), *self.geometry, list(shape)
-        )
+        plain = self.weight.to_dense().to_mkldnn()
+        reorder = torch.ops.aten.mkldnn_reorder_conv2d_weight.default
+        self.weight = reorder(plain, *self.geometry, list(shape))
         self.laid_out_for = shape[1:]
 
 
 class PackedDepthwise(nn.Module):
-    """A depthwise `nn.Conv1d` as one product and sum, for input whose channels lie next to each other."""
+    """Depthwise convolution over time as a product and a sum, always in float32, for it costs little.
+
+    Made for input whose channels lie next to each other in memory.
+    """
 
     def __init__(self, conv: nn.Conv1d) -> None:
         super().__init__()
@@ -97,28 +110,30 @@ class PackedDepthwise(nn.Module):
 
 
 def pack(module: nn.Module, dtype: torch.dtype = torch.float32) -> None:
-    """Replace the linear and convolution layers within `module`, in place, for inference in `dtype`.
+    """Replace the layers within `module` by packed ones that compute in `dtype`, in place.
 
-    Activations keep their dtype between the layers. Depthwise layers stay in float32: they cost little.
     Where torch has no oneDNN, or the weights are not on a CPU, nothing is replaced.
     """
-    if not torch._C._has_mkldnn:
-        return
-    for name, child in module.named_children():
-        packed = _packed(child, dtype)
-        if packed is None:
-            pack(child, dtype)
-        else:
-            setattr(module, name, packed)
+    if torch._C._has_mkldnn and all(weight.device.type == "cpu" for weight in module.parameters()):
+        for name, child in module.named_children():
+            setattr(module, name, packed_layer(child, dtype))
 
 
-def _packed(layer: nn.Module, dtype: torch.dtype) -> nn.Module | None:
-    if not isinstance(layer, nn.Linear | nn.Conv2d | nn.Conv1d) or layer.weight.device.type != "cpu":
-        return None
+def packed_layer(layer: nn.Module, dtype: torch.dtype) -> nn.Module:
+    """The packed form of one layer; of a module that has none, the module itself with its parts packed."""
+    if isinstance(layer, Packable):
+        return layer.packed(dtype)
     if isinstance(layer, nn.Linear):
         return PackedLinear(layer.weight, layer.bias, dtype)
-    if isinstance(layer, nn.Conv1d):
-        depthwise = layer.groups == layer.in_channels == layer.out_channels
-        return PackedDepthwise(layer) if depthwise else None
-    pointwise = layer.kernel_size == (1, 1) and layer.stride == (1, 1) and layer.groups == 1
-    return PackedPointwise(layer, dtype) if pointwise else PackedConv2d(layer, dtype)
+    if isinstance(layer, nn.Conv2d):
+        return packed_conv2d(layer, dtype)
+    if isinstance(layer, nn.Conv1d) and layer.groups == layer.in_channels == layer.out_channels:
+        return PackedDepthwise(layer)
+    pack(layer, dtype)
+    return layer
+
+
+def packed_conv2d(conv: nn.Conv2d, dtype: torch.dtype) -> nn.Module:
+    """The packed form of a convolution over pictures."""
+    pointwise = conv.kernel_size == conv.stride == (1, 1) and conv.groups == 1
+    return PackedPointwise(conv, dtype) if pointwise else PackedConv2d(conv, dtype)

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from shared.models.packed import packed_conv2d
 from shared.tables import require_positive
 
 
@@ -69,12 +70,39 @@ class ChannelNorm(nn.Module):
         return x_BCHW * torch.rsqrt(length_B1HW.square() / x_BCHW.shape[1] + 1e-6) * self.gain
 
 
-def pixel_shuffle(x_BCHW: Tensor, factor: int) -> Tensor:
-    """As `F.pixel_shuffle`, from channels-last to channels-last."""
-    batch, channels, height, width = x_BCHW.shape
-    size = batch, height, width, channels // factor**2, factor, factor
-    x = x_BCHW.permute(0, 2, 3, 1).view(size).permute(0, 1, 4, 2, 5, 3)
-    return x.reshape(batch, factor * height, factor * width, -1).permute(0, 3, 1, 2)
+class ShufflingConv2d(nn.Conv2d):
+    """A convolution whose channels then become a picture `factor` times as large (`F.pixel_shuffle`)."""
+
+    def __init__(self, channels: int, out: int, kernel: int, *, factor: int) -> None:
+        super().__init__(channels, out * factor**2, kernel, padding=kernel // 2)
+        self.factor = factor
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        """Return [B, out, factor * H, factor * W]."""
+        return F.pixel_shuffle(super().forward(x_BCHW), self.factor)
+
+    def packed(self, dtype: torch.dtype) -> nn.Module:
+        """For inference the channels of a pixel lie together, so that whole pixels are moved."""
+        assert self.bias is not None
+        order = torch.arange(self.out_channels).view(-1, self.factor**2).t().flatten()
+        with torch.no_grad():
+            self.weight.copy_(self.weight[order])
+            self.bias.copy_(self.bias[order])
+        return nn.Sequential(packed_conv2d(self, dtype), MovePixels(self.factor))
+
+
+class MovePixels(nn.Module):
+    """`F.pixel_shuffle` from and to channels-last, of channels that are sorted by place first."""
+
+    def __init__(self, factor: int) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        """Return [B, C / factor^2, factor * H, factor * W]."""
+        batch, _, height, width = x_BCHW.shape
+        rows = x_BCHW.permute(0, 2, 3, 1).reshape(batch, height, width, self.factor, -1).transpose(2, 3)
+        return rows.reshape(batch, height * self.factor, width * self.factor, -1).permute(0, 3, 1, 2)
 
 
 class ResidualBlock(nn.Module):
@@ -107,11 +135,13 @@ class TimeMix(nn.Module):
 
     def forward(self, x_BTCG: Tensor, context_BPCG: Tensor) -> tuple[Tensor, Tensor]:
         """Return [B, T, C, h, w] and the last frames, for the frames that follow."""
-        steps = x_BTCG.shape[1]
-        joined = torch.cat([context_BPCG.to(x_BTCG.dtype), x_BTCG], dim=1)
+        frames = (context_BPCG.to(x_BTCG.dtype), x_BTCG)
+        joined = torch.cat([x.movedim(2, -1) for x in frames], dim=1).movedim(-1, 2)  # channels-last
         normed = self.norm(joined.flatten(0, 1)).unflatten(0, joined.shape[:2])
-        mixed = torch.stack([normed[:, k : k + steps] * w for k, w in enumerate(self.weight)]).sum(0)
-        return x_BTCG + mixed, joined[:, joined.shape[1] - self.past :]
+        mixed = joined[:, self.past :]
+        for index, weight in enumerate(self.weight):
+            mixed = torch.addcmul(mixed, normed[:, index : index + mixed.shape[1]], weight)
+        return mixed, joined[:, joined.shape[1] - self.past :]
 
 
 class VideoCodec(nn.Module):
@@ -135,10 +165,11 @@ class VideoCodec(nn.Module):
         self.decoder_mix = TimeMix(top, config.time_kernel)
         self.up_blocks = nn.ModuleList(ResidualBlock(w) for w in reversed(widths))
         self.ups = nn.ModuleList(
-            nn.Conv2d(above, 4 * below, 1) for above, below in itertools.pairwise(reversed(widths))
+            ShufflingConv2d(above, below, 1, factor=2)
+            for above, below in itertools.pairwise(reversed(widths))
         )
         self.norm = ChannelNorm(widths[0])
-        self.write = nn.Conv2d(widths[0], pixels, 3, padding=1)
+        self.write = ShufflingConv2d(widths[0], 3, 3, factor=config.patch)
         self.register_buffer("latent_mean_Z", torch.zeros(config.latent_dim))
         self.register_buffer("latent_std_Z", torch.ones(config.latent_dim))
 
@@ -151,7 +182,8 @@ class VideoCodec(nn.Module):
     def encode_moments(self, frames_BTCHW: Tensor, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Encode frames in [-1, 1]; return mean and log-variance [B, T, N, Z] and the new state."""
         batch, steps = frames_BTCHW.shape[:2]
-        x = self.read(F.pixel_unshuffle(frames_BTCHW.flatten(0, 1), self.config.patch))
+        x = F.pixel_unshuffle(frames_BTCHW.flatten(0, 1), self.config.patch)
+        x = self.read(x.contiguous(memory_format=torch.channels_last))
         for block, down in zip(self.down_blocks[:-1], self.downs, strict=True):
             x = down(block(x))
         x = self.down_blocks[-1](x)
@@ -172,11 +204,10 @@ class VideoCodec(nn.Module):
         """As `decode`, from latents that were not normalised."""
         batch, steps = z_BTNZ.shape[:2]
         x_BTCG, state = self.decoder_mix(self._tokens_to_grid(self.from_latent(z_BTNZ)), state)
-        x = x_BTCG.flatten(0, 1).contiguous(memory_format=torch.channels_last)
+        x = x_BTCG.flatten(0, 1)
         for block, up in zip(self.up_blocks[:-1], self.ups, strict=True):
-            x = pixel_shuffle(up(block(x)), 2)
-        x = self.write(F.silu(self.norm(self.up_blocks[-1](x))))
-        frames_BCHW = pixel_shuffle(x, self.config.patch)
+            x = up(block(x))
+        frames_BCHW = self.write(F.silu(self.norm(self.up_blocks[-1](x))))
         return frames_BCHW.view(batch, steps, *frames_BCHW.shape[1:]), state
 
     def _grid_to_tokens(self, x_BTCG: Tensor) -> Tensor:
