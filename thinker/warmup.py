@@ -5,6 +5,7 @@ The same for as many sessions as there are slots, so that batches are warm too a
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,6 +21,7 @@ from thinker.units import MediaSpec, UserUnit
 UNITS = 12  # that one session is run for
 BATCH_UNITS = 4  # that each larger number of sessions is run for
 WITHIN_S = 2.0  # no more is begun after that: large models on a CPU take seconds for a unit
+FIRST_SESSION = 1 << 31  # numbers that no other session has: a late answer to one of these is dropped by it
 FIRST_UNITS = 2  # of a run, which load libraries and touch memory, don't count
 
 
@@ -47,24 +49,26 @@ def warm_up(pipeline: Pipeline, spec: MediaSpec, *, stopping: Callable[[], bool]
     """Run 1, 2, 4, ... sessions flat out over the same link and memory; what each number costs."""
     slots = pipeline.options.slots
     enough_at = time.monotonic() + WITHIN_S
+    numbers = itertools.count(FIRST_SESSION)
     costs: list[Cost] = []
     for sessions in sorted({1 << n for n in range(slots.bit_length())} | {slots}):
         if stopping() or (costs and time.monotonic() > enough_at):
             break
-        costs.append(_run(pipeline, spec, sessions, enough_at, stopping))
+        costs.append(_run(pipeline, spec, list(itertools.islice(numbers, sessions)), enough_at, stopping))
     return costs
 
 
 def _run(
-    model: Pipeline, spec: MediaSpec, sessions: int, enough_at: float, stopping: Callable[[], bool]
+    model: Pipeline, spec: MediaSpec, numbers: list[int], enough_at: float, stopping: Callable[[], bool]
 ) -> Cost:
+    sessions = len(numbers)
     timings, counts = Timings(one_host=model.timings.one_host), Counts()
     # Room for these alone, so that they are spread over the phases as a full house is.
     options = replace(model.options, slots=sessions)
     pipeline = replace(model, clock=FlatOutClock(), options=options, timings=timings, counts=counts)
     seats = [
         pipeline.open(session=number, seed=0, source=Silence(spec), on_unit=lambda _: None)
-        for number in range(sessions)
+        for number in numbers
     ]
     units = UNITS if sessions == 1 else BATCH_UNITS
     done = 0
