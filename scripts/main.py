@@ -19,8 +19,8 @@ COMMANDS = {
     "train": "train the parts of the pocket model",
     "evaluate": "measure how well the pocket model does what its card says",
 }
-# OpenMP reads these when torch is loaded. On a busy machine compute threads that spin while they wait keep each
-# other from working: a p99 of 900 ms where sleeping ones have 32.
+# OpenMP reads these when torch is loaded. On a busy machine compute threads that spin while they wait keep
+# each other from working: a p99 of 900 ms where sleeping ones have 32.
 PASSIVE_THREADS = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
 
 

@@ -119,6 +119,7 @@ class Accelerator(Device):
             of_device.record_stream(self._side)  # or the allocator could give its memory away too soon
             return self.event()
 
+    @torch.inference_mode()
     def captured(self, work: Work, examples: Sequence[Tensor]) -> Work:
         """Record `work` as a graph."""
         with self._api.device(self.index):
@@ -159,7 +160,8 @@ class Cuda(Accelerator):
     def register_pinned(self, tensor: Tensor) -> Callable[[], None]:
         """Lock the pages of `tensor` and make them known to the driver."""
         runtime, address = self._api.cudart(), tensor.data_ptr()
-        status = int(runtime.cudaHostRegister(address, tensor.nbytes, 0))
+        with self._api.device(self.index):
+            status = int(runtime.cudaHostRegister(address, tensor.nbytes, 0))
         if status:
             log.debug("%s: %d bytes can't be pinned (CUDA error %d)", self, tensor.nbytes, status)
             return lambda: None

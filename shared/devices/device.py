@@ -174,7 +174,8 @@ class Device:
         self, buckets: Buckets, work: Work, examples: Callable[[int], Sequence[Tensor]]
     ) -> InBuckets:
         """`work` captured for each size of the first dim in `buckets`; `examples(size)` are its arguments."""
-        recorded = {size: self.captured(work, examples(size)) for size in buckets.sizes}
+        # The largest first: the others then find room in its scratch memory.
+        recorded = {size: self.captured(work, examples(size)) for size in reversed(buckets.sizes)}
         return InBuckets(buckets, recorded, pads=self.kind != "cpu")
 
     def compiled(self, module: ModuleT) -> ModuleT:
