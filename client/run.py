@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -85,5 +86,16 @@ async def _ready_or_stopped(session: Session, stop: asyncio.Event) -> m.Ready | 
 
 
 def _tell_queued(queued: m.Queued) -> None:
-    eta = "" if queued.eta_s is None else f", about {queued.eta_s:.0f} s"
-    log.info("all places are taken: number %d in the queue%s", queued.position, eta)
+    log.info("all places are taken: %s", place_in_queue(queued))
+
+
+def place_in_queue(queued: m.Queued) -> str:
+    """For people: "2nd in line, about 40 s"."""
+    n, eta_s = queued.position, queued.eta_s
+    ending = "th" if 10 < n % 100 < 14 else {1: "st", 2: "nd", 3: "rd"}.get(n % 10, "th")
+    place = "next" if n == 1 else f"{n}{ending} in line"
+    if eta_s is None:
+        return place
+    if eta_s < 1:
+        return f"{place}, any moment now"
+    return f"{place}, about " + (f"{math.ceil(eta_s)} s" if eta_s < 90 else f"{round(eta_s / 60)} min")

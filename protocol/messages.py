@@ -87,7 +87,7 @@ class Ack(Message, frozen=True):
 
 
 class Queued(Message, frozen=True):
-    """No free slot: the client waits at `position` (1 is next); `eta_s` is reserved, null means unknown."""
+    """No free slot: the client waits at `position` (1 is next), for about `eta_s` seconds; null: unknown."""
 
     position: Annotated[int, msgspec.Meta(ge=1)]
     eta_s: Annotated[float, msgspec.Meta(ge=0)] | None = None

@@ -22,6 +22,7 @@ from shared.models.layout import Block
 from thinker.admission import Admission
 from thinker.pipeline import Counts, Pipeline, PipelineOptions
 from thinker.seat import Seat
+from thinker.stays import Stays
 from thinker.timings import Load, Timings
 from thinker.units import AgentUnit, MediaSpec, UserSource
 from thinker.warmup import warm_up
@@ -49,7 +50,6 @@ class _Session:
     source: UserSource
     on_unit: Callable[[AgentUnit], None]
     on_end: Callable[[str], None]
-    began_at: float
 
 
 class ThinkerEngine:
@@ -78,7 +78,7 @@ class ThinkerEngine:
         self._admission: Admission | None = None
         self._load = Load(self.timings)
         self._num_sessions = 0
-        self._lasted: deque[float] = deque(maxlen=16)  # seconds of the last sessions
+        self._stays = Stays()
         self._said: deque[str] = deque()
         self._said_length = 0
         self._heard: deque[dict[str, object]] = deque(maxlen=MAX_HEARD)
@@ -105,11 +105,9 @@ class ThinkerEngine:
             if not self._admission.fits(len(self._asked), self._load.share):
                 return None
             self._num_sessions += 1
-            asked = _Session(
-                session=self._num_sessions, source=inbox, on_unit=on_unit, on_end=on_end,
-                began_at=time.monotonic(),
-            )  # fmt: skip
+            asked = _Session(session=self._num_sessions, source=inbox, on_unit=on_unit, on_end=on_end)
             self._asked[asked.session] = asked
+            self._stays.begin(asked.session)
         self._doorbell.ring()
         return asked
 
@@ -117,19 +115,13 @@ class ThinkerEngine:
         """Free the slot if the session still holds it."""
         with self._lock:
             if isinstance(handle, _Session) and self._asked.pop(handle.session, None) is not None:
-                self._lasted.append(time.monotonic() - handle.began_at)
+                self._stays.end(handle.session)
         self._doorbell.ring()
 
     def wait_s(self, position: int) -> float | None:
         """How long the `position`th of those that wait may have to, if sessions last as lately."""
         with self._lock:
-            if not self._lasted or not self._asked:
-                return None
-            lasts = sum(self._lasted) / len(self._lasted)
-            now = time.monotonic()
-            left = sorted(max(0.0, each.began_at + lasts - now) for each in self._asked.values())
-        rounds, place = divmod(position - 1, len(left))
-        return left[place] + rounds * lasts
+            return self._stays.wait_s(position)
 
     def stop(self) -> None:
         """Let `run` return."""

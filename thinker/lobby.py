@@ -1,7 +1,9 @@
 """Who may talk: sessions wait here for a slot of the engine, first come, first served."""
 
 import asyncio
+import math
 from collections import deque
+from dataclasses import dataclass
 from typing import Protocol
 
 from thinker.inbox import Inbox
@@ -10,6 +12,9 @@ from thinker.units import AgentUnit, Engine, SessionHandle
 
 # A slot can come free, or the Performer arrive, without a call from here: so look again this often.
 LOOK_EVERY_S = 0.1
+# Who waits hears of another time when it differs by so much from the one that they were told.
+NOTABLE_S = 5
+NOTABLE_SHARE = 0.1
 
 
 class Guest(Protocol):
@@ -32,11 +37,33 @@ class Guest(Protocol):
     def seated(self, handle: SessionHandle) -> None:
         """The session has a slot."""
 
-    def queued(self, position: int) -> None:
-        """The session waits; 1 is next. Called again whenever it may have changed."""
+    def queued(self, position: int, eta_s: int | None) -> None:
+        """The session waits, 1 is next; for about `eta_s`, None when unknown. Again when that has changed."""
 
     def failed(self, reason: str) -> None:
         """The engine is beyond help."""
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """One who waits, and what they were told."""
+
+    guest: Guest
+    position: int = 0
+    eta_s: int | None = None
+
+    def tell(self, position: int, wait_s: float | None) -> None:
+        """Let the guest know, if it is worth it."""
+        eta_s = None if wait_s is None else math.ceil(wait_s)
+        if position != self.position or _differ(eta_s, self.eta_s):
+            self.position, self.eta_s = position, eta_s
+            self.guest.queued(position, eta_s)
+
+
+def _differ(new: int | None, told: int | None) -> bool:
+    if new is None or told is None:
+        return new is not told
+    return abs(new - told) >= max(NOTABLE_S, NOTABLE_SHARE * told)
 
 
 class Lobby:
@@ -51,7 +78,7 @@ class Lobby:
     def __init__(self, engine: Engine, metrics: ServerMetrics, *, max_waiting: int) -> None:
         self._engine = engine
         self._max_waiting = max_waiting
-        self._waiting: deque[Guest] = deque()
+        self._waiting: deque[_Waiting] = deque()
         self._seated: dict[Guest, SessionHandle] = {}
         metrics.sessions.set_function(self._seated.__len__)
         metrics.waiting.set_function(self._waiting.__len__)
@@ -60,29 +87,30 @@ class Lobby:
         """Seat the guest or let it wait; false when the lobby is full."""
         if len(self._waiting) >= self._max_waiting:
             return False
-        self._waiting.append(guest)
+        self._waiting.append(_Waiting(guest))
         self.look()
         return True
 
     def leave(self, guest: Guest) -> None:
         """The guest is gone, whether it was seated, waiting or neither: the next one moves up."""
-        if guest in self._waiting:
-            self._waiting.remove(guest)
+        for waiting in [each for each in self._waiting if each.guest is guest]:
+            self._waiting.remove(waiting)
         handle = self._seated.pop(guest, None)
         if handle is not None:
             self._engine.close_session(handle)
         self.look()
 
     def look(self) -> None:
-        """Seat whom the engine has a slot for and tell the others their position."""
+        """Seat whom the engine has a slot for and tell the others how they stand."""
         if self._engine.fault is not None:
-            for guest in (*self._seated, *self._waiting):
+            for guest in (*self._seated, *(waiting.guest for waiting in self._waiting)):
                 guest.failed(self._engine.fault)
             return
         while self._waiting and self._engine.ready and self._seat_next():
             pass
-        for position, guest in enumerate(self._waiting, start=1):
-            guest.queued(position)
+        for position, waiting in enumerate(self._waiting, start=1):
+            if not waiting.guest.over:
+                waiting.tell(position, self._engine.wait_s(position))
 
     async def run(self) -> None:
         """Look again and again until cancelled."""
@@ -92,7 +120,7 @@ class Lobby:
 
     def _seat_next(self) -> bool:
         """Let the first of those who wait go on; false when there is no slot for it."""
-        guest = self._waiting[0]
+        guest = self._waiting[0].guest
         if guest.over:
             self._waiting.popleft()
             return True

@@ -92,7 +92,6 @@ class Session:
         self._over: asyncio.Future[Close] = self._loop.create_future()
         self._client_gone = False
         self._hello = m.Hello()
-        self._position = 0
         self._played_pts = 0
         self._speaking = False
         self._user_pump = UserPump(pool, waiting=limits.waiting_user_units, complain=self._on_bad_picture)
@@ -128,11 +127,9 @@ class Session:
         if not self._client_gone:
             await self._wire.close(close, within_s=self._limits.goodbye_s)
 
-    def queued(self, position: int) -> None:
-        """The lobby says that this session is the `position`th of those that wait."""
-        if position != self._position:
-            self._position = position
-            self._send(m.Queued(position=position))
+    def queued(self, position: int, eta_s: int | None) -> None:
+        """The lobby says that this session is the `position`th of those that wait, and for about how long."""
+        self._send(m.Queued(position=position, eta_s=eta_s))
 
     def seated(self, handle: SessionHandle) -> None:
         """The lobby has a slot for this session: it begins."""

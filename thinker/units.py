@@ -110,5 +110,8 @@ class Engine(Protocol):
     def close_session(self, handle: SessionHandle) -> None:
         """Free the slot; closing one that has ended already is harmless."""
 
+    def wait_s(self, position: int) -> float | None:
+        """About how long the `position`th of those that wait will wait, 1 is next; None when unknown."""
+
     def report(self) -> dict[str, object]:
         """The fields of the report (JSON values alone), over the time since start."""

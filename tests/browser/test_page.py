@@ -124,9 +124,7 @@ def test_microphone_and_camera_can_be_turned_off(page_url: str, stage: Any, brow
 def test_a_full_server_says_where_one_stands(page_url: str, stage: Any, browse: Browse) -> None:
     stage.queue_first = True
     page = browse(page_url + "?autostart=1")
-    expect(page.locator("#words")).to_have_text(
-        "All seats are taken. You are number 2 in line. About 40 seconds."
-    )
+    expect(page.locator("#words")).to_have_text("All seats are taken. You are 2nd in line, about 40 s.")
     stage.queue_first = False
     wait_for(page, "tp.state === 'live'")
 

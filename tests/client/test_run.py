@@ -16,7 +16,7 @@ from websockets.exceptions import ConnectionClosed
 
 from client.errors import ConnectionFailed, MediaError, Unauthorised, UsageError
 from client.options import ClientOptions, ClientSummary, check_options
-from client.run import run_client
+from client.run import place_in_queue, run_client
 from protocol import messages as m
 from protocol.media import Kind, MediaUnit
 from protocol.session import Close, Send, ServerSession
@@ -261,6 +261,21 @@ async def test_stopping_in_the_queue(tmp_path: Path) -> None:
     assert summary.ended == "stopped"
     assert summary.session_id is None
     assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("position", "eta_s", "words"),
+    [
+        (1, None, "next"),
+        (1, 0.0, "next, any moment now"),
+        (2, 39.2, "2nd in line, about 40 s"),
+        (3, 89.0, "3rd in line, about 89 s"),
+        (11, 100.0, "11th in line, about 2 min"),
+        (22, None, "22nd in line"),
+    ],
+)
+def test_the_place_in_the_queue_in_words(position: int, eta_s: float | None, words: str) -> None:
+    assert place_in_queue(m.Queued(position=position, eta_s=eta_s)) == words
 
 
 async def test_the_server_may_end_the_session(tmp_path: Path) -> None:

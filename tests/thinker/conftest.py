@@ -50,6 +50,7 @@ class EchoEngine:
         self.ready = True
         self.fault: str | None = None
         self.slots = 1
+        self.waits_s: float | None = None
         self.open: list[EchoSession] = []
         self.opened = 0
         self.paints: np.ndarray | None = None  # shown instead of the user
@@ -68,6 +69,9 @@ class EchoEngine:
     def close_session(self, handle: Any) -> None:
         with self._lock, contextlib.suppress(ValueError):
             self.open.remove(handle)
+
+    def wait_s(self, position: int) -> float | None:
+        return None if self.waits_s is None else position * self.waits_s
 
     def report(self) -> dict[str, object]:
         return {

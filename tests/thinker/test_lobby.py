@@ -30,6 +30,24 @@ async def test_clients_wait_their_turn(server: Any) -> None:
         await third.socket.close()
 
 
+async def test_who_waits_hears_how_long(server: Any) -> None:
+    async with await server.connect() as first, await server.connect() as second:
+        await first.start()
+        await second.greet()
+        assert await second.next(m.Queued) == m.Queued(position=1, eta_s=None)
+        for waits_s, told_s in ((60.0, 60), (55.5, None), (53.1, 54), (50.0, None), (40.2, 41), (None, None)):
+            server.engine.waits_s = waits_s
+            server.app.state.hall.lobby.look()
+            if told_s is not None or waits_s is None:  # what differs little is not worth a message
+                assert await second.next(m.Queued) == m.Queued(position=1, eta_s=told_s)
+        server.engine.waits_s = 1000.0
+        assert (await second.next(m.Queued)).eta_s == 1000
+        server.engine.waits_s = 901.0
+        server.app.state.hall.lobby.look()
+        server.engine.waits_s = 899.5
+        assert (await second.next(m.Queued)).eta_s == 900, "not a tenth less, then a tenth"
+
+
 async def test_clients_that_vanish_together_leave_the_slot_free(server: Any, caplog: Any) -> None:
     seated, queued = await server.connect(), await server.connect()
     await seated.start()

@@ -25,9 +25,18 @@ export function explainEnd(code, reason, hadBegun) {
   return reason && !known ? `${words} It says: ${reason}.`.replace('..', '.') : words;
 }
 
+/** How one stands in the queue: “You are 2nd in line, about 40 s.” */
 export function explainQueue({ position, eta_s: eta }) {
-  const place = position === 1 ? 'You are next.' : `You are number ${position} in line.`;
-  if (eta === null || eta === undefined) return `All seats are taken. ${place}`;
-  const minutes = Math.ceil(eta / 60);
-  return `All seats are taken. ${place} About ${eta < 90 ? `${Math.ceil(eta)} seconds` : `${minutes} minutes`}.`;
+  const place = position === 1 ? 'next' : `${ordinal(position)} in line`;
+  return `All seats are taken. You are ${place}${eta === null || eta === undefined ? '' : `, ${about(eta)}`}.`;
+}
+
+function ordinal(n) {
+  const teen = n % 100 > 10 && n % 100 < 14;
+  return `${n}${(!teen && { 1: 'st', 2: 'nd', 3: 'rd' }[n % 10]) || 'th'}`;
+}
+
+function about(seconds) {
+  if (seconds < 1) return 'any moment now';
+  return `about ${seconds < 90 ? `${Math.ceil(seconds)} s` : `${Math.round(seconds / 60)} min`}`;
 }
