@@ -152,6 +152,6 @@ def _notes(profile: Profile) -> list[str]:
     names = ("thinker_weights", "performer_weights", "shared_weights", "session_cache")
     thinker, performer, both, cache = (f"{getattr(sizes, name) / 1e6:.1f}" for name in names)
     return [
-        f"MB of weights that only the Thinker reads: {thinker}, only the Performer: {performer}, both: {both}",
+        f"MB of weights: read by the Thinker alone {thinker}, the Performer alone {performer}, both {both}",
         f"MB of a session's cache: {cache}; a message is on its way for {profile.exchange.fixed_us:.0f} us",
     ]

@@ -35,8 +35,8 @@ class Batch:
         self._family = family
         thinker, performer = family.allocate(sessions), family.allocate(sessions)
         slots = range(sessions)
-        self._states = [family.init_state(thinker, slot, 1 + slot) for slot in slots]
-        self._replicas = [family.init_state(performer, slot, 1 + slot) for slot in slots]
+        self.states = [family.init_state(thinker, slot, 1 + slot) for slot in slots]
+        self.replicas = [family.init_state(performer, slot, 1 + slot) for slot in slots]
         self._talkers = [Talker(family) for _ in slots]
         self._slices = {
             block: [torch.zeros(family.slice_bytes(block), dtype=torch.uint8) for _ in slots]
@@ -87,17 +87,17 @@ class Batch:
 
     def _encode(self) -> None:
         self._users = [talker.observe() for talker in self._talkers]
-        self._tokens = self._family.encode(self._states, self._users)
+        self._tokens = self._family.encode(self.states, self._users)
 
     def _state_pass(self) -> None:
-        self._family.state_pass(self._states, self._units, self._users, self._tokens)
+        self._family.state_pass(self.states, self._units, self._users, self._tokens)
 
     def _pack(self, block: Block) -> None:
-        for state, out in zip(self._states, self._slices[block], strict=True):
+        for state, out in zip(self.states, self._slices[block], strict=True):
             self._family.pack(state, block, self._unit, out)
 
     def _append(self, block: Block) -> None:
-        for replica, payload in zip(self._replicas, self._slices[block], strict=True):
+        for replica, payload in zip(self.replicas, self._slices[block], strict=True):
             self._family.append(replica, block, self._unit, payload)
 
     def _append_last(self) -> None:
@@ -105,13 +105,13 @@ class Batch:
         self._unit += 1
 
     def _solve(self) -> None:
-        self._latents = [latents.cpu() for latents in self._family.solve(self._replicas, self._units)]
+        self._latents = [latents.cpu() for latents in self._family.solve(self.replicas, self._units)]
 
     def _decode(self) -> None:
-        self._family.decode(self._states, self._latents)
+        self._family.decode(self.states, self._latents)
 
     def _remember(self) -> None:
-        self._family.remember(self._states, self._units, self._latents)
+        self._family.remember(self.states, self._units, self._latents)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

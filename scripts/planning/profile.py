@@ -116,8 +116,8 @@ class Profile:
         for name in ("rank_speed_up", "decode_speed_up", "slow_down"):
             curve: Curve = getattr(self, name)
             _check_curve(name, curve)
-            if curve[0][1] != 1:
-                raise ValueError(f"{name}={curve} must be 1 for one")
+            if curve[0][1] != 1 or not all(factor > 0 for _, factor in curve):
+                raise ValueError(f"{name}={curve} must be 1 for one, and above 0")
         _check_rising("slow_down", self.slow_down)
 
     @property
