@@ -14,9 +14,10 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, NoReturn, Protocol
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
@@ -38,6 +39,9 @@ _log = logging.getLogger(__name__)
 
 _NO_LIMIT = timedelta(days=3650)
 _MESSAGE, _SUM = 1, 2  # tags
+
+_Begun = tuple[int, dist.Work]
+"""With which rank, and what."""
 
 Fate = Callable[[], str | None]
 """Tells which other rank has ended, and how; None while all live."""
@@ -81,7 +85,7 @@ class Group:
         self._within = timedelta(seconds=within_s * (1 if rank == LEADER else 2))
         self._fate = fate
         self._others = [other for other in range(ranks) if other != rank]
-        self._told: list[tuple[int, dist.Work]] = []
+        self._told: list[_Begun] = []
         self._header = torch.zeros(HEADER_BYTES, dtype=torch.uint8)
         self._scratch = torch.empty(0, dtype=torch.uint8)
         self.announce("here")
@@ -143,8 +147,8 @@ class Group:
         parts = self._room(self.ranks * x.nbytes).view(x.dtype).view(self.ranks, *x.shape)
         parts[self.rank] = x
         own = parts[self.rank]
-        works = [(other, self._exchange.recv([parts[other]], other, _SUM)) for other in self._others]
-        works += [(other, self._exchange.send([own], other, _SUM)) for other in self._others]
+        works = [self._recv(parts[other], other, _SUM) for other in self._others]
+        works += [self._send(own, other, _SUM) for other in self._others]
         self._finish(works)
         if x.device.type == "cpu":
             return torch.sum(parts, 0, out=x)
@@ -159,9 +163,9 @@ class Group:
         )
         payload = payload.cpu()
         for other in self._others:
-            self._told.append((other, self._exchange.send([self._header], other, _MESSAGE)))
+            self._told.append(self._send(self._header, other, _MESSAGE))
             if payload.numel():
-                self._told.append((other, self._exchange.send([payload], other, _MESSAGE)))
+                self._told.append(self._send(payload, other, _MESSAGE))
 
     def settle(self) -> None:
         """The leader: wait until the message has been taken.
@@ -186,7 +190,7 @@ class Group:
         self.unit = header.unit
         payload = self._room(header.payload_bytes)
         if header.payload_bytes:
-            self._finish([(LEADER, self._exchange.recv([payload], LEADER, _MESSAGE))])
+            self._finish([self._recv(payload, LEADER, _MESSAGE)])
         return Message(header, payload)
 
     def _room(self, num_bytes: int) -> Tensor:
@@ -194,24 +198,35 @@ class Group:
             self._scratch = torch.empty(num_bytes, dtype=torch.uint8)
         return self._scratch[:num_bytes]
 
-    def _finish(self, works: Iterable[tuple[int, dist.Work]]) -> None:
-        for rank, work in works:
-            began = time.monotonic()
-            try:
-                work.wait(self._within)
-            except RuntimeError as error:
-                _log.debug("group: rank %d: %s", rank, error)
-                self._lost(rank, timedelta(seconds=time.monotonic() - began) >= self._within)
+    def _send(self, x: Tensor, other: int, tag: int) -> _Begun:
+        with self._broken(other):
+            return other, self._exchange.send([x], other, tag)
 
-    def _lost(self, rank: int, timed_out: bool) -> NoReturn:
-        """Say what became of a rank that does not answer."""
-        if timed_out:
-            raise GroupError(f"{self}: rank {rank} did not answer within {self._within.total_seconds():g} s")
-        deadline = time.monotonic() + FATE_WITHIN_S
-        while time.monotonic() < deadline:
-            self.check()
-            time.sleep(POLL_S)
-        raise GroupError(f"{self}: rank {rank} has left")
+    def _recv(self, x: Tensor, other: int, tag: int) -> _Begun:
+        with self._broken(other):
+            return other, self._exchange.recv([x], other, tag)
+
+    def _finish(self, works: Iterable[_Begun]) -> None:
+        for other, work in works:
+            with self._broken(other):
+                work.wait(self._within)
+
+    @contextmanager
+    def _broken(self, other: int) -> Iterator[None]:
+        """Say what became of a rank with which the exchange breaks, in time or out of it."""
+        began = time.monotonic()
+        try:
+            yield
+        except RuntimeError as error:
+            _log.debug("group: rank %d: %s", other, error)
+            if time.monotonic() - began >= self._within.total_seconds():
+                why = f"rank {other} did not answer within {self._within.total_seconds():g} s"
+                raise GroupError(f"{self}: {why}") from None
+            deadline = time.monotonic() + FATE_WITHIN_S
+            while time.monotonic() < deadline:
+                self.check()
+                time.sleep(POLL_S)
+            raise GroupError(f"{self}: rank {other} has left") from None
 
     def __str__(self) -> str:
         at = f", unit {self.unit}" if self.unit >= 0 else ""

@@ -78,6 +78,30 @@ def seed_number(text: str) -> int:
     return int(text)
 
 
+def rank_count(text: str) -> int:
+    """A number of Performer ranks."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 up")
+    return int(text)
+
+
+def rank_devices(devices: str, ranks: int) -> list[str]:
+    """The device of each rank: one of a list, or the CPU for all.
+
+    Raises:
+        ConfigError: there are too few or too many.
+    """
+    each = devices.split(",")
+    if each == ["cpu"]:
+        return each * ranks
+    if len(each) != ranks:
+        raise ConfigError(
+            f"--device {devices}: names {len(each)} of the {ranks} devices for {ranks} ranks"
+            "; write them with commas: cuda:0,cuda:1"
+        )
+    return each
+
+
 def begin_process(name: str, *, debug: bool) -> None:
     """Logging to stderr, one line each. Under a launcher: warnings alone, and it ends with the launcher."""
     parent = os.environ.pop(PARENT, None)
@@ -102,8 +126,10 @@ def on_signals(stop: Callable[[], None]) -> None:
         signal.signal(each, handle)
 
 
-def load_model(config: RuntimeConfig, device: str, share: Share = WHOLE) -> Family[Any, Any]:
-    """Set up torch for this process and load the model, or this rank's share of it.
+def load_model(
+    config: RuntimeConfig, device: str, share: Share = WHOLE
+) -> Family[Any, Any]:
+    """Set up torch for this process and load the model, or what this process needs of it.
 
     Raises:
         DeviceError: there is no such device.
@@ -111,7 +137,9 @@ def load_model(config: RuntimeConfig, device: str, share: Share = WHOLE) -> Fami
     """
     settle_threads(config.threads)
     opened = open_device(device, dtype=config.dtype, compiles=config.compile)
-    return _builder(config, share.ranks)(weights=config.weights_folder(), device=str(opened), share=share)
+    return _builder(config, share.ranks)(
+        weights=config.weights_folder(), device=str(opened), share=share
+    )
 
 
 def check_choices(config: RuntimeConfig, link: str, *devices: str, ranks: int = 1) -> None:

@@ -15,7 +15,14 @@ from pathlib import Path
 from client.errors import ClientError
 from client.options import ClientOptions, ClientSummary, check_options
 from client.run import run_client
-from scripts.common import add_config_argument, add_link_argument, check_choices, on_signals
+from scripts.common import (
+    add_config_argument,
+    add_link_argument,
+    check_choices,
+    on_signals,
+    rank_count,
+    rank_devices,
+)
 from scripts.output import Subtitles, check_target, say, write_json
 from scripts.pair import ChildEndedError, Pair, check_port, reachable, running_pair
 from scripts.thinker import add_server_arguments
@@ -42,8 +49,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--device", default="cpu", help="of the Thinker: cpu, cuda:N or xpu:N (default %(default)s)"
     )
     parser.add_argument(
-        "--performer-device", metavar="DEVICE", help="of the Performer (default: as --device)"
-    )
+        "--performer-device", metavar="DEVICE",
+        help="of the Performer, or of each of its ranks with commas (default: as --device)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--performer-ranks", type=rank_count, default=1, metavar="N",
+        help="let N processes share the Performer's work (default %(default)s)",
+    )  # fmt: skip
     user = parser.add_argument_group("the user's part without a browser")
     user.add_argument(
         "--input",
@@ -100,7 +112,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _check(args: argparse.Namespace) -> None:
     """Better to know before two models are loaded."""
-    check_choices(load_config(args.config), args.link, args.device, args.performer_device or args.device)
+    devices = rank_devices(args.performer_device or args.device, args.performer_ranks)
+    config = load_config(args.config)
+    check_choices(config, args.link, args.device, *devices, ranks=args.performer_ranks)
     if args.report is not None:
         check_target(args.report)
     args.port = check_port(args.host, args.port)

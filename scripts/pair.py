@@ -88,9 +88,9 @@ def running_pair(args: argparse.Namespace) -> Iterator[Pair]:
     rendezvous = f"127.0.0.1:{free_port('127.0.0.1')}"
     common = [*_options(args, "config", "link"), "--rendezvous", rendezvous]
     served = _options(args, "host", "port", "pacing", "seed", "token", "device", "allow_origin")
-    performer_device = args.performer_device or args.device
     thinker = start("thinker", *common, *served)
-    performer = start("performer", *common, "--device", performer_device)
+    ranks = "--ranks", str(args.performer_ranks), "--device", args.performer_device or args.device
+    performer = start("performer", *common, *ranks)
     try:
         url = f"http://{reachable(args.host)}:{args.port}"
         yield Pair(thinker=thinker, performer=performer, url=url, token=args.token)

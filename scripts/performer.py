@@ -18,11 +18,14 @@ from scripts.common import (
     check_choices,
     load_model,
     port_number,
+    rank_count,
+    rank_devices,
     stop_event,
     terms_of,
 )
 from shared.config import RuntimeConfig, load_config
-from shared.errors import ConfigError, GroupError, RendezvousError
+from shared.devices import claim_core
+from shared.errors import GroupError, RendezvousError
 from shared.links.base import LinkEnd
 from shared.models.family import Family
 from shared.rendezvous import join_thinker
@@ -45,36 +48,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_process_arguments(parser)
     parser.add_argument(
         "--ranks", type=rank_count, default=1, metavar="N",
-        help="solve with N processes of this host, each with its share of the model; --device then names one"
-        " device for each (default %(default)s)",
+        help="solve with N processes of this host, each with its share of the model; --device then names as"
+        " many devices, with commas (default %(default)s)",
     )  # fmt: skip
     # What the first rank starts the others with.
     parser.add_argument("--rank", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--group", type=port_number, help=argparse.SUPPRESS)
-
-
-def rank_count(text: str) -> int:
-    """A number of ranks."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 up")
-    return int(text)
-
-
-def rank_devices(devices: str, ranks: int) -> list[str]:
-    """The device of each rank: one of a list, or the CPU for all.
-
-    Raises:
-        ConfigError: there are too few or too many.
-    """
-    each = devices.split(",")
-    if each == ["cpu"]:
-        return each * ranks
-    if len(each) != ranks:
-        raise ConfigError(
-            f"--device {devices}: names {len(each)} of the {ranks} devices for {ranks} ranks"
-            "; write them with commas: cuda:0,cuda:1"
-        )
-    return each
 
 
 def run(args: argparse.Namespace) -> int:
@@ -105,7 +84,7 @@ def _serve(
         if stop.is_set():
             return 0
         raise
-    with link:
+    with link, claim_core("performer", config.pin):
         perform(family, ends_of(link), slots=config.sessions, stopping=stop.is_set, checked=args.debug)
     if stop.is_set():
         return 0
@@ -142,7 +121,8 @@ def _follow(args: argparse.Namespace) -> int:
         family = load_model(config, args.device, group.share)
         group.announce(LOADED)
         ends = following(group, family.latent_bytes)
-        perform(family, ends, slots=config.sessions, stopping=lambda: False)
+        with claim_core(f"performer rank {args.rank}", config.pin):
+            perform(family, ends, slots=config.sessions, stopping=lambda: False)
     except GroupError as error:
         log.debug("%s", error)
     return 0
