@@ -17,7 +17,7 @@ from shared.errors import ConfigError
 from shared.exchange import Exchange, largest_piece
 from shared.links.base import LinkShape
 from shared.links.choose import check_link
-from shared.models.family import Builder, Family, model_builder
+from shared.models.family import Builder, Family, Role, model_builder
 from shared.models.parallel import WHOLE, Share
 from shared.parent import die_with_parent
 from shared.rendezvous import Terms
@@ -127,7 +127,7 @@ def on_signals(stop: Callable[[], None]) -> None:
 
 
 def load_model(
-    config: RuntimeConfig, device: str, share: Share = WHOLE
+    config: RuntimeConfig, device: str, role: Role = Role.BOTH, share: Share = WHOLE
 ) -> Family[Any, Any]:
     """Set up torch for this process and load the model, or what this process needs of it.
 
@@ -138,7 +138,7 @@ def load_model(
     settle_threads(config.threads)
     opened = open_device(device, dtype=config.dtype, compiles=config.compile)
     return _builder(config, share.ranks)(
-        weights=config.weights_folder(), device=str(opened), share=share
+        weights=config.weights_folder(), device=opened, role=role, share=share
     )
 
 

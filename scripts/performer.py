@@ -27,7 +27,7 @@ from shared.config import RuntimeConfig, load_config
 from shared.devices import claim_core
 from shared.errors import GroupError, RendezvousError
 from shared.links.base import LinkEnd
-from shared.models.family import Family
+from shared.models.family import Family, Role
 from shared.rendezvous import join_thinker
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     check_choices(config, args.link, *devices, ranks=args.ranks)
     if args.ranks > 1:
         return _lead(args, config, devices, stop)
-    return _serve(args, config, load_model(config, devices[0]), stop, lambda link: link)
+    return _serve(args, config, load_model(config, devices[0], Role.PERFORMER), stop, lambda link: link)
 
 
 def _serve(
@@ -101,7 +101,7 @@ def _lead(args: argparse.Namespace, config: RuntimeConfig, devices: list[str], s
         if not group.await_all("here", stop):
             return 0
         group.meet()
-        family = load_model(config, devices[0], group.share)
+        family = load_model(config, devices[0], Role.PERFORMER, group.share)
         group.announce(LOADED)
         if not group.await_all(LOADED, stop):
             return 0
@@ -118,7 +118,7 @@ def _follow(args: argparse.Namespace) -> int:
     group = Group(join_store(args.group), rank=args.rank, ranks=args.ranks, within_s=_group_patience(config))
     try:
         group.meet()
-        family = load_model(config, args.device, group.share)
+        family = load_model(config, args.device, Role.PERFORMER, group.share)
         group.announce(LOADED)
         ends = following(group, family.latent_bytes)
         with claim_core(f"performer rank {args.rank}", config.pin):

@@ -25,6 +25,7 @@ from shared.config import load_config
 from shared.errors import RendezvousError
 from shared.exchange import Exchange
 from shared.links.base import LinkEnd
+from shared.models.family import Role
 from shared.rendezvous import Listener, Terms, accept_performer
 from thinker.engine import EngineOptions, ThinkerEngine
 from thinker.pipeline import PipelineOptions
@@ -94,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
     check_choices(config, args.link, args.device)
     if args.report is not None:
         check_target(args.report)
-    family = load_model(config, args.device)
+    family = load_model(config, args.device, Role.THINKER)
     terms = terms_of(family, config, args.link)
     options = EngineOptions(
         model=config.name, seed=args.seed, pin=config.pin,

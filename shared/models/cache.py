@@ -4,13 +4,14 @@ A pass is for a *batch*: some slots, each at a unit of its own. What was never w
 a bias. Keys are kept rotated by their media time, so the order of places means nothing to attention.
 
 Shape suffixes: L layers, 2 keys and values, S slots, N places, K key heads, D head dim, H query heads,
-B batch (slots of a pass), T new tokens of each, M = B T rows to be written.
+B batch (slots of a pass), T new tokens of each, M = B T, X = K D.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,6 +20,16 @@ from torch.nn import functional as F
 from shared.models.layout import Block, Layout, Tower
 from shared.models.parallel import WHOLE, Share
 from shared.models.transformer import Attend, TransformerConfig
+
+
+class Places(NamedTuple):
+    """Where in the cache the new tokens of a batch go, and what they see."""
+
+    slots: tuple[int, ...]
+    rows_BT: Tensor
+    """Of all slots' places one after the other."""
+    seen: slice
+    """Places within each slot."""
 
 
 class KVCache:
@@ -32,9 +43,9 @@ class KVCache:
         slots: int = 1,
         share: Share = WHOLE,
         dtype: torch.dtype,
-        device: str,
+        device: torch.device | str,
     ) -> None:
-        self.layout = layout
+        self.layout, self.slots = layout, slots
         self._all_heads, self._own_heads = config.kv_heads, share.of(config.kv_heads)
         self.grouped = config.heads != config.kv_heads
         # Token-major: a token's numbers lie together, so that writing and packing move few long pieces.
@@ -62,22 +73,34 @@ class KVCache:
         layers, pair, *_, dim = self.kv_L2SNKD.shape
         return layers * pair * self._all_heads * dim * self.layout.tokens(block)
 
-    def writer(
+    def writing(
         self, block: Block, slots: Sequence[int], units: Sequence[int], tower: Tower = Tower.SPEAKING
-    ) -> Attend:
-        """An `attend` that stores a tower's keys and values of the block, then looks at its past and them."""
+    ) -> Places:
+        """Where a tower's tokens of a block go; they see the tower's past and themselves."""
         places = [self.layout.places(block, unit, tower) for unit in units]
         for slot, row in zip(slots, places, strict=True):
             self._reveal(slot, row)
-        seen = self.layout.seen(tower, max(units))
-        return self._attend(slots, self._index(slots, places), seen)
+        return self._places(slots, places, self.layout.seen(tower, max(units)))
 
-    def reader(self, slots: Sequence[int], units: Sequence[int]) -> Attend:
-        """An `attend` for speaking tokens that see all of their past and each other but are not kept."""
+    def solving(self, slots: Sequence[int], units: Sequence[int]) -> Places:
+        """Where the noisy tokens of a solve go; they see the speaking tower's past and themselves."""
         scratch = self.layout.scratch
-        index_M = self._index(slots, [[scratch] for _ in slots])
-        past = self.layout.seen(Tower.SPEAKING, max(units))
-        return self._attend(slots, index_M, slice(scratch.start, past.stop))
+        seen = slice(scratch.start, self.layout.seen(Tower.SPEAKING, max(units)).stop)
+        return self._places(slots, [[scratch] for _ in slots], seen)
+
+    def attend(self, places: Places) -> Attend:
+        """An `attend` that stores the new keys and values, then looks at all that is to be seen."""
+        return self._attend(places.rows_BT, self._look_where_they_lie(places))
+
+    def attend_gathered(self, slots_B: Tensor, rows_BT: Tensor, seen: slice) -> Attend:
+        """The same with a copy of what is seen, its slots in a tensor: can be recorded once for all slots."""
+        bias_B11N = self.hidden_SN.index_select(0, slots_B)[:, None, None, seen]
+
+        def look(layer: int, q_BHTD: Tensor) -> Tensor:
+            keys, values = self.kv_L2SNKD[layer, :, :, seen].index_select(1, slots_B).transpose(2, 3)
+            return self._attention(q_BHTD, keys, values, bias_B11N)
+
+        return self._attend(rows_BT, look)
 
     def pack(self, block: Block, slot: int, unit: int, out: Tensor, first: int = 0) -> None:
         """Copy a block's slice, from layer `first` on, to the flat `out`: as many layers as fit."""
@@ -114,45 +137,42 @@ class KVCache:
         for place in places:
             self.hidden_SN[slot, place] = 0.0
 
-    def _index(self, slots: Sequence[int], places: list[list[slice]]) -> Tensor:
-        """Rows of the cache [M] for the new tokens of all slots, in the order of their batch."""
+    def _places(self, slots: Sequence[int], places: list[list[slice]], seen: slice) -> Places:
         rows = [
-            slot * self.layout.capacity + at
+            [slot * self.layout.capacity + at for place in row for at in range(place.start, place.stop)]
             for slot, row in zip(slots, places, strict=True)
-            for place in row
-            for at in range(place.start, place.stop)
         ]
-        return torch.tensor(rows, device=self.kv_L2SNKD.device)
+        return Places(tuple(slots), torch.tensor(rows, device=self.kv_L2SNKD.device), seen)
 
-    def _attend(self, slots: Sequence[int], index_M: Tensor, seen: slice) -> Attend:
-        gather = self._gather_runs(slots, seen)
+    def _attend(self, rows_BT: Tensor, look: Callable[[int, Tensor], Tensor]) -> Attend:
+        rows_M = rows_BT.flatten()
 
         def attend(layer: int, q_BTHD: Tensor, k_BTKD: Tensor, v_BTKD: Tensor) -> Tensor:
             keys, values = self._rows_L2MX[layer]
-            keys.index_copy_(0, index_M, k_BTKD.reshape(len(index_M), -1))
-            values.index_copy_(0, index_M, v_BTKD.reshape(len(index_M), -1))
-            return gather(layer, q_BTHD.transpose(1, 2)).transpose(1, 2)
+            keys.index_copy_(0, rows_M, k_BTKD.reshape(len(rows_M), -1))
+            values.index_copy_(0, rows_M, v_BTKD.reshape(len(rows_M), -1))
+            return look(layer, q_BTHD.transpose(1, 2)).transpose(1, 2)
 
         return attend
 
-    def _gather_runs(self, slots: Sequence[int], seen: slice) -> Callable[[int, Tensor], Tensor]:
-        """Attention over slots where they lie: neighbours together, without a copy of keys and values."""
+    def _look_where_they_lie(self, places: Places) -> Callable[[int, Tensor], Tensor]:
+        """Attention without a copy of keys and values: slots that are neighbours go together."""
         runs = []
-        for _, run in itertools.groupby(enumerate(slots), key=lambda row: row[1] - row[0]):
-            rows, run_slots = zip(*run, strict=True)
-            own = slice(run_slots[0], run_slots[-1] + 1)
-            bias_B11N = self.hidden_SN[own, None, None, seen]
-            runs.append((slice(rows[0], rows[-1] + 1), own, bias_B11N))
+        for _, run in itertools.groupby(enumerate(places.slots), key=lambda row: row[1] - row[0]):
+            rows, slots = zip(*run, strict=True)
+            own = slice(slots[0], slots[-1] + 1)
+            runs.append((slice(rows[0], rows[-1] + 1), own, self.hidden_SN[own, None, None, places.seen]))
 
-        def gather(layer: int, q_BHTD: Tensor) -> Tensor:
+        def look(layer: int, q_BHTD: Tensor) -> Tensor:
             parts = []
             for rows, own, bias_B11N in runs:
-                keys, values = self.kv_L2SNKD[layer, :, own, seen].transpose(2, 3)
-                parts.append(
-                    F.scaled_dot_product_attention(
-                        q_BHTD[rows], keys, values, attn_mask=bias_B11N, enable_gqa=self.grouped
-                    )
-                )
+                keys, values = self.kv_L2SNKD[layer, :, own, places.seen].transpose(2, 3)
+                parts.append(self._attention(q_BHTD[rows], keys, values, bias_B11N))
             return parts[0] if len(parts) == 1 else torch.cat(parts)
 
-        return gather
+        return look
+
+    def _attention(self, q_BHTD: Tensor, k_BKND: Tensor, v_BKND: Tensor, bias_B11N: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(
+            q_BHTD, k_BKND, v_BKND, attn_mask=bias_B11N, enable_gqa=self.grouped
+        )

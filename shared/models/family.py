@@ -8,6 +8,7 @@ no family by name.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from shared.devices import Device
 from shared.errors import ConfigError
 from shared.media import Media
 from shared.models.layout import Block
@@ -126,14 +128,24 @@ class Family(Protocol[MemoryT, StateT]):
         """Performer: integrate from noise to each unit's latents, flat float32."""
 
 
+class Role(enum.Enum):
+    """What a process does with a model, and so which of its weights it holds."""
+
+    THINKER = "thinker"
+    PERFORMER = "performer"
+    BOTH = "both"
+
+
 class Builder(Protocol):
     """Makes the model of a config that has been found good."""
 
-    def __call__(self, *, weights: Path | None, device: str, share: Share = WHOLE) -> Family[Any, Any]:
+    def __call__(
+        self, *, weights: Path | None, device: Device, role: Role = Role.BOTH, share: Share = WHOLE
+    ) -> Family[Any, Any]:
         """Build and load; `weights` is a folder, None means random weights of a fixed seed.
 
-        Where ranks share a model, `share` is what this one needs for `append` and `solve`, and it can't do
-        more. Digest and slices are those of the whole.
+        A model for one `role` can't do what the other does. Where ranks share a model, `share` is what this
+        one needs for `append` and `solve`. Digest and slices are those of the whole in any case.
 
         Raises:
             CheckpointError: the weights are missing or don't fit.

@@ -129,8 +129,9 @@ class Block(nn.Module):
         ).unbind(-2)
         h = torch.addcmul(shift, rms_norm(x_BTC), 1 + scale)
         heads = self.qkv(h).unflatten(-1, (-1, config.head_dim))
-        turning, v = heads.split((config.heads + config.kv_heads, config.kv_heads), dim=2)
-        q, k = rotate(rms_norm(turning), *rope).split((config.heads, config.kv_heads), dim=2)
+        turning, v = heads[:, :, : -config.kv_heads], heads[:, :, -config.kv_heads :]
+        turned = rotate(rms_norm(turning), *rope)
+        q, k = turned[:, :, : config.heads], turned[:, :, config.heads :]
         gathered = self.reduce(self.out(attend(layer, q, k, v).flatten(2)))
         x_BTC = torch.addcmul(x_BTC, gate, gathered)
         h = torch.addcmul(ffn_shift, rms_norm(x_BTC), 1 + ffn_scale)
@@ -151,12 +152,21 @@ class Transformer(nn.Module):
             nn.init.normal_(block.down.weight, std=0.02 / math.sqrt(2 * config.layers))
         self.blocks = nn.ModuleList(blocks)
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """What it computes in."""
+        first = self.blocks[0]
+        assert isinstance(first, Block)
+        return first.offset_MC.dtype
+
     def forward(self, x_BTC: Tensor, steps: Tensor, modulation: Tensor, attend: Attend) -> Tensor:
         """Run all layers over T new tokens; return [B, T, C].
 
         `steps` are their media times in steps of 40 ms: [T], or [B, T] where rows differ.
         """
         rope = rope_angles(steps if steps.dim() == 2 else steps[None], self.config)
+        given, dtype = x_BTC.dtype, self.dtype
+        x_BTC, modulation = x_BTC.to(dtype), modulation.to(dtype)
         for layer, block in enumerate(self.blocks):
             x_BTC = block(layer, x_BTC, rope, modulation, attend)
-        return x_BTC
+        return x_BTC.to(given)

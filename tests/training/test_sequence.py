@@ -8,11 +8,14 @@ import torch
 from torch import Tensor
 
 from shared.config import load_config
+from shared.devices import Device
 from shared.models.cache import KVCache
 from shared.models.layout import STEPS_PER_UNIT, Block, Tower
 from shared.models.pocket.config import FRAMES_PER_UNIT, GESTURES, PocketConfig
-from shared.models.pocket.family import PocketFamily, PocketState, PocketWeights
+from shared.models.pocket.family import PocketFamily
 from shared.models.pocket.network import StreamerNetwork
+from shared.models.pocket.state import PocketState
+from shared.models.pocket.weights import PocketWeights
 from shared.models.solver import unit_noise
 from shared.models.transformer import Attend
 from shared.tables import from_table
@@ -44,7 +47,7 @@ def tiny_family(config: PocketConfig) -> PocketFamily:
     weights = PocketWeights(config)
     for parameter in weights.parameters():
         parameter.add_(0.1 * torch.randn_like(parameter))
-    return PocketFamily(config, weights, digest="tiny", device="cpu")
+    return PocketFamily(config, weights, digest="tiny", device=Device(dtype="float32"))
 
 
 def speaking(config: PocketConfig) -> Sequence:
@@ -86,9 +89,13 @@ def served(family: PocketFamily, units: int, tokens: tuple[Tensor, Tensor, Tenso
         kept_BTC, noisy_BTC, modulation = (x.view(1, units, -1, *x.shape[2:])[:, unit] for x in tokens)
         slots, own = torch.split(kept_BTC, [layout.tokens(block, Tower.SPEAKING) for block in Block], dim=1)
         steps = [layout.steps(block, unit, Tower.SPEAKING) for block in Block]
-        kept.append(network.run(slots, steps[0], nothing, cache.writer(Block.STATE, [0], [unit])))
-        noisy.append(network.run(noisy_BTC, steps[1], modulation, cache.reader([0], [unit])))
-        kept.append(network.run(own, steps[1], nothing, cache.writer(Block.REMEMBER, [0], [unit])))
+        kept.append(
+            network.run(slots, steps[0], nothing, cache.attend(cache.writing(Block.STATE, [0], [unit])))
+        )
+        noisy.append(network.run(noisy_BTC, steps[1], modulation, cache.attend(cache.solving([0], [unit]))))
+        kept.append(
+            network.run(own, steps[1], nothing, cache.attend(cache.writing(Block.REMEMBER, [0], [unit])))
+        )
     return torch.cat(kept, dim=1), torch.cat(noisy, dim=1)
 
 
@@ -132,7 +139,7 @@ def test_the_listening_tower_is_laid_out_likewise() -> None:
         listener.run(
             tokens.view(1, UNITS, -1, config.senses.dim)[:, unit],
             layout.steps(Block.STATE, unit, Tower.LISTENING),
-            cache.writer(Block.STATE, [0], [unit], Tower.LISTENING),
+            cache.attend(cache.writing(Block.STATE, [0], [unit], Tower.LISTENING)),
         )
         for unit in range(UNITS)
     ]
@@ -153,7 +160,7 @@ def write_slots(family: PocketFamily, state: PocketState, unit: int, batch: Batc
     network = family.weights.network
     words, phones = network.text_tokens(batch.words[:, unit], batch.phones[:, unit])
     gesture = network.gesture_token(batch.gestures[:, unit : unit + 1])
-    family._write([state], Block.STATE, [unit], torch.cat([words, phones, gesture], dim=1))
+    state.passes.write(Block.STATE, [0], [unit], torch.cat([words, phones, gesture], dim=1))
 
 
 def flat(picture: Tensor, sound: Tensor, unit: int) -> Tensor:

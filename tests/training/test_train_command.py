@@ -12,6 +12,7 @@ import torch
 
 from scripts.main import main
 from shared.config import load_config
+from shared.devices import Device
 from shared.models.family import model_builder
 from training.files import read
 from training.parts import PARTS
@@ -80,7 +81,9 @@ def test_every_part_leaves_weights_a_log_and_samples(runs: Path) -> None:
 
 def test_the_packed_checkpoint_is_what_the_runtime_loads(runs: Path) -> None:
     config = load_config("tiny")
-    family: Any = model_builder(config.family, config.model)(weights=runs / "packed", device="cpu")
+    family: Any = model_builder(config.family, config.model)(
+        weights=runs / "packed", device=Device(dtype="float32")
+    )
     trained = read(runs / "performer" / "final.pt")
     trained |= {f"listener.{n}": value for n, value in read(runs / "thinker" / "final.pt").items()}
     for name, value in family.weights.network.state_dict().items():

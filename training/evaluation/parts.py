@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from shared.config import load_config
+from shared.devices import open_device, settle_threads
 from shared.errors import ConfigError
 from shared.models.family import model_builder
 from shared.models.pocket.family import PocketFamily
@@ -125,10 +124,11 @@ def load(source: Source) -> PocketFamily:
         ConfigError: the config is wrong, or of another family.
         CheckpointError: the weights are missing or don't fit.
     """
-    torch.set_num_threads(source.threads)
+    settle_threads(source.threads)
     config = load_config(source.config)
+    device = open_device(source.device, dtype=config.dtype)
     weights = source.weights or config.weights_folder()
-    family = model_builder(config.family, config.model)(weights=weights, device=source.device)
+    family = model_builder(config.family, config.model)(weights=weights, device=device)
     if not isinstance(family, PocketFamily):
         raise ConfigError(
             f"config {config.name}: only the family pocket is measured here, not {config.family}"

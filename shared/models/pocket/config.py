@@ -6,6 +6,8 @@ import dataclasses
 import enum
 from dataclasses import dataclass, field
 
+from torch import Tensor
+
 from shared.models.audio_codec import AudioCodecConfig
 from shared.models.layout import STEPS_PER_UNIT, Block, Layout, Stream, Tower
 from shared.models.transformer import TransformerConfig
@@ -103,6 +105,17 @@ class PocketConfig:
     def picture_tokens(self) -> int:
         """Agent picture tokens a unit."""
         return FRAMES_PER_UNIT * self.video.tokens_per_frame
+
+    @property
+    def latent_numbers(self) -> int:
+        """Latents of a unit, picture and sound."""
+        return self.picture_tokens * self.video.latent_dim + STEPS_PER_UNIT * self.audio.latent_dim
+
+    def split(self, latents_BF: Tensor) -> tuple[Tensor, Tensor]:
+        """Picture [B, P, Z] and sound [B, 4, Z'] of units of flat latents."""
+        batch, sound_numbers = len(latents_BF), STEPS_PER_UNIT * self.audio.latent_dim
+        picture, sound = latents_BF[:, :-sound_numbers], latents_BF[:, -sound_numbers:]
+        return picture.reshape(batch, -1, self.video.latent_dim), sound.reshape(batch, STEPS_PER_UNIT, -1)
 
     def layout(self) -> Layout:
         """The family's streams; the scratch places hold the noisy tokens of the solve."""

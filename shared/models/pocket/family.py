@@ -13,29 +13,26 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from shared.checkpoint import config_digest, load_weights
+from shared.devices import Device
 from shared.errors import ConfigError
 from shared.media import Media
-from shared.models.audio_codec import AudioCodec
 from shared.models.cache import KVCache
-from shared.models.family import Builder, Emission, Observation, OnLayer, Said
-from shared.models.layout import STEPS_PER_UNIT, Block, Tower
-from shared.models.parallel import WHOLE, Share, part_of, shard
+from shared.models.family import Builder, Emission, Observation, OnLayer, Role, Said
+from shared.models.layout import STEPS_PER_UNIT, Block
+from shared.models.parallel import WHOLE, Share, part_of
 from shared.models.pocket.config import FRAMES_PER_UNIT, PHONE_LEAD, PocketConfig
-from shared.models.pocket.manners import Gesture, Manners, Percept
-from shared.models.pocket.network import StreamerNetwork
+from shared.models.pocket.manners import Gesture, Percept
+from shared.models.pocket.passes import CapturedPasses, Passes
 from shared.models.pocket.phones import SILENCE
-from shared.models.pocket.speech import PhoneTimer, Speech, TextSlots, duration_draws
+from shared.models.pocket.speech import TextSlots, duration_draws
 from shared.models.pocket.spelling import load_dictionary
-from shared.models.pocket.state import PocketState, together
-from shared.models.solver import euler, flow_times, unit_noise
-from shared.models.transformer import Attend
-from shared.models.video_codec import VideoCodec
+from shared.models.pocket.state import PocketState, Replica, together
+from shared.models.pocket.weights import PocketWeights, load_pocket
+from shared.models.solver import unit_noise
 from shared.tables import from_table
 
-RANDOM_SEED = 20260629
 REST_UNITS = 3  # in which a session begins: a face is seen at rest before it speaks
 AT_REST = TextSlots(phones=(SILENCE,) * STEPS_PER_UNIT, words=())
 
@@ -51,28 +48,6 @@ def hush_gains(frame: int) -> Tensor:
     return gains
 
 
-def announced(attend: Attend, on_layer: OnLayer) -> Attend:
-    """The same `attend`, telling of each layer whose keys and values are written."""
-
-    def attend_and_tell(layer: int, *heads_BTHD: Tensor) -> Tensor:
-        gathered = attend(layer, *heads_BTHD)
-        on_layer(layer)
-        return gathered
-
-    return attend_and_tell
-
-
-class PocketWeights(nn.Module):
-    """Everything that is trained, as one checkpoint holds it."""
-
-    def __init__(self, config: PocketConfig) -> None:
-        super().__init__()
-        self.network = StreamerNetwork(config)
-        self.timer = PhoneTimer()
-        self.audio = AudioCodec(config.audio)
-        self.video = VideoCodec(config.video)
-
-
 class PocketFamily:
     """See `shared.models.family.Family`; this class keeps to that protocol."""
 
@@ -82,14 +57,18 @@ class PocketFamily:
         weights: PocketWeights,
         *,
         digest: str,
-        device: str,
+        device: Device,
         share: Share = WHOLE,
     ) -> None:
         self.config = config
         self._share = share
         self.digest = digest
-        self.device = device
-        self.weights = weights.to(device).eval().requires_grad_(False)
+        self.device = device.torch
+        self._device = device
+        # On a CPU packed layers compute in the device's dtype, and attention is faster in float32.
+        self.dtype = torch.float32 if device.kind == "cpu" else device.dtype
+        self.weights = weights.to(device.torch).eval().requires_grad_(False)
+        weights.network.to_compute_in(self.dtype)
         self.layout = config.layout()
         self.media = Media(
             unit_ms=160,
@@ -102,17 +81,9 @@ class PocketFamily:
             input_height=config.senses.height,
             input_width=config.senses.width,
         )
-        self.dtype = torch.float32
         self.layers = config.transformer.layers
-        self._picture_size = config.picture_tokens * config.video.latent_dim
-        self._sound_size = STEPS_PER_UNIT * config.audio.latent_dim
-        self.latent_bytes = 4 * (self._picture_size + self._sound_size)
-        self._hush_N = hush_gains(config.audio.samples_per_latent).to(device)
-        self._times = flow_times(config.solver_steps)
-        flow_time = self.weights.network.flow_time
-        with torch.inference_mode():
-            times = torch.tensor([*self._times[:-1], 0.0], device=device)
-            *self._solve_modulations, self._clean_modulation = flow_time(times)[:, None, None]
+        self.latent_bytes = 4 * config.latent_numbers
+        self._hush_N = hush_gains(config.audio.samples_per_latent).to(device.torch)
 
     @classmethod
     def load(cls, table: Mapping[str, Any], *, ranks: int = 1) -> Builder:
@@ -125,17 +96,20 @@ class PocketFamily:
         return partial(cls.build, config)
 
     @classmethod
-    def build(cls, config: PocketConfig, *, weights: Path | None, device: str, share: Share = WHOLE) -> Self:
+    def build(
+        cls,
+        config: PocketConfig,
+        *,
+        weights: Path | None,
+        device: Device,
+        role: Role = Role.BOTH,
+        share: Share = WHOLE,
+    ) -> Self:
         """Make the model; without a folder of `weights` all are random, of a fixed seed."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(RANDOM_SEED)
-            modules = PocketWeights(config)
-        load_dictionary()
-        digest = config_digest(config)
-        if weights is not None:
-            digest = load_weights(modules, weights, digest)
-        shard(modules.network.transformer, share)
-        return cls(config, modules, digest=digest, device=device, share=share)
+        loaded, digest = load_pocket(config, weights, device, role, share)
+        if role is not Role.PERFORMER:
+            load_dictionary()
+        return cls(config, loaded, digest=digest, device=device, share=share)
 
     def slice_bytes(self, block: Block) -> int:
         """Bytes of the keys and values of a block."""
@@ -148,23 +122,27 @@ class PocketFamily:
         part = part_of(self.config.transformer, self._share.ranks)
         return KVCache.bytes_of(self.layout, part, self.dtype)
 
-    def allocate(self, sessions: int) -> KVCache:
-        """One cache with a slot for each session."""
-        return KVCache(
+    def allocate(self, sessions: int) -> Passes:
+        """One cache with a slot for each session, and the passes over it."""
+        self._device.require(sessions * self.memory_bytes(), f"the memory of {sessions} sessions")
+        cache = KVCache(
             self.layout, self.config.transformer, slots=sessions, share=self._share, dtype=self.dtype,
             device=self.device,
         )  # fmt: skip
+        if self._device.kind == "cpu":
+            return Passes(self.config, self.weights.network, cache)
+        return CapturedPasses(self.config, self.weights.network, cache, self._device)
 
-    def init_state(self, memory: KVCache, slot: int, seed: int) -> PocketState:
-        """Begin a session in a slot."""
+    def init_state(self, memory: Passes, slot: int, seed: int) -> Any:
+        """Begin a session in a slot: a `PocketState`, for a Performer's weights a `Replica`."""
+        memory.cache.clear(slot)
         weights = self.weights
-        memory.clear(slot)
+        if not hasattr(weights, "audio"):
+            return Replica(seed, memory, slot)
         return PocketState(
-            seed=seed,
-            cache=memory,
-            slot=slot,
-            speech=Speech(),
-            manners=Manners(),
+            seed,
+            memory,
+            slot,
             ears=weights.network.listener.ears.init_state(1),
             sound=weights.audio.decoder.init_state(1),
             picture=weights.video.init_state(1),
@@ -198,7 +176,8 @@ class PocketFamily:
         phones_BT = torch.tensor([slots.phones for _, slots, _ in decided], device=self.device)
         gesture_BUG = torch.tensor([gesture for _, _, gesture in decided], device=self.device).flatten(1)
         tokens = (*network.text_tokens(words_BT, phones_BT), network.gesture_token(gesture_BUG[:, None]))
-        self._write(states, Block.STATE, units, torch.cat(tokens, dim=1), on_layer)
+        slots = [state.slot for state in states]
+        states[0].passes.write(Block.STATE, slots, units, torch.cat(tokens, dim=1), on_layer)
         return [said for said, _, _ in decided]
 
     def _decide(
@@ -236,8 +215,7 @@ class PocketFamily:
         """Run the listening tower over the users' tokens, and tell what was heard and seen by each."""
         listener = self.weights.network.listener
         user_BTC = torch.cat(listener.user_tokens(tokens_BTC[:, :1], tokens_BTC[:, 1:]), dim=1)
-        attend = self._writer(states, Block.STATE, units, Tower.LISTENING)
-        out_BTC = listener.run(user_BTC, self._steps(Block.STATE, units, Tower.LISTENING), attend)
+        out_BTC = states[0].passes.listen([state.slot for state in states], units, user_BTC)
         heard, seen = listener.perceive(out_BTC[:, 1:]), listener.eyes.perceive(tokens_BTC[:, :1])
         rows = zip(
             heard.request.softmax(-1).tolist(),
@@ -264,31 +242,24 @@ class PocketFamily:
         on_layer: OnLayer | None = None,
     ) -> None:
         """Write the agent's own units."""
-        tokens = self.weights.network.agent_tokens(*self._split(torch.stack(list(latents)).to(self.device)))
-        self._write(states, Block.REMEMBER, units, torch.cat(tokens, dim=1), on_layer)
+        latents_BF = torch.stack(list(latents)).to(self.device)
+        tokens = self.weights.network.agent_tokens(*self.config.split(latents_BF))
+        slots = [state.slot for state in states]
+        states[0].passes.write(Block.REMEMBER, slots, units, torch.cat(tokens, dim=1), on_layer)
 
     @torch.inference_mode()
-    def solve(self, states: Sequence[PocketState], units: Sequence[int]) -> list[Tensor]:
-        """Latents of each session's unit, flat float32 [P * Z + 4 * Z']."""
-        size = self._picture_size + self._sound_size
+    def solve(self, states: Sequence[Replica], units: Sequence[int]) -> list[Tensor]:
+        """Latents of each session's unit, flat float32 [F]: picture, then sound."""
+        size = (self.config.latent_numbers,)
         rows = zip(states, units, strict=True)
-        noise_BF = torch.stack([unit_noise(state.seed, unit, (size,)) for state, unit in rows])
-        network, pictures = self.weights.network, self.config.picture_tokens
-        steps_BT = self._steps(Block.REMEMBER, units, Tower.SPEAKING)
-        attend = states[0].cache.reader([state.slot for state in states], units)
-
-        def velocity(x_BF: Tensor, step: int) -> Tensor:
-            x_BTC = torch.cat(network.agent_tokens(*self._split(x_BF)), dim=1) + network.noisy
-            out_BTC = network.run(x_BTC, steps_BT, self._solve_modulations[step], attend)
-            picture, sound = network.velocity_head(out_BTC[:, :pictures], out_BTC[:, pictures:])
-            return torch.cat([picture.flatten(1), sound.flatten(1)], dim=1)
-
-        return list(euler(velocity, noise_BF.to(self.device), self._times))
+        noise_BF = torch.stack([unit_noise(state.seed, unit, size) for state, unit in rows])
+        slots = [state.slot for state in states]
+        return list(states[0].passes.solve(slots, units, noise_BF.to(self.device)))
 
     @torch.inference_mode()
     def decode(self, states: Sequence[PocketState], latents: Sequence[Tensor]) -> list[Emission]:
         """Sound and picture of each session's next unit; call once per unit, in order."""
-        picture_BPZ, sound_BTZ = self._split(torch.stack(list(latents)).to(self.device))
+        picture_BPZ, sound_BTZ = self.config.split(torch.stack(list(latents)).to(self.device))
         with together([state.sound for state in states]) as sound:
             pcm_BN = self.weights.audio.decode(sound_BTZ, sound)
         batch = len(states)
@@ -312,38 +283,10 @@ class PocketFamily:
         state.hushed.remove(unit)
         return pcm_N * self._hush_N
 
-    def pack(self, state: PocketState, block: Block, unit: int, out: Tensor, first: int = 0) -> None:
+    def pack(self, state: Replica, block: Block, unit: int, out: Tensor, first: int = 0) -> None:
         """Copy keys and values of the block to `out`, from layer `first` on."""
         state.cache.pack(block, state.slot, unit, out.view(self.dtype), first)
 
-    def append(self, state: PocketState, block: Block, unit: int, payload: Tensor, first: int = 0) -> None:
+    def append(self, state: Replica, block: Block, unit: int, payload: Tensor, first: int = 0) -> None:
         """Copy a packed slice to its places."""
         state.cache.append(block, state.slot, unit, payload.view(self.dtype), first)
-
-    def _write(
-        self,
-        states: Sequence[PocketState],
-        block: Block,
-        units: Sequence[int],
-        x_BTC: Tensor,
-        on_layer: OnLayer | None = None,
-    ) -> None:
-        attend = self._writer(states, block, units, Tower.SPEAKING)
-        if on_layer is not None:
-            attend = announced(attend, on_layer)
-        steps_BT = self._steps(block, units, Tower.SPEAKING)
-        self.weights.network.run(x_BTC, steps_BT, self._clean_modulation, attend)
-
-    def _writer(
-        self, states: Sequence[PocketState], block: Block, units: Sequence[int], tower: Tower
-    ) -> Attend:
-        return states[0].cache.writer(block, [state.slot for state in states], units, tower)
-
-    def _steps(self, block: Block, units: Sequence[int], tower: Tower) -> Tensor:
-        return torch.stack([self.layout.steps(block, unit, tower) for unit in units]).to(self.device)
-
-    def _split(self, latents_BF: Tensor) -> tuple[Tensor, Tensor]:
-        picture, sound = torch.split(latents_BF, [self._picture_size, self._sound_size], dim=1)
-        video, audio = self.config.video, self.config.audio
-        batch = len(latents_BF)
-        return picture.reshape(batch, -1, video.latent_dim), sound.reshape(batch, -1, audio.latent_dim)

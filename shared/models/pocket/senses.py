@@ -115,10 +115,8 @@ class Eyes(nn.Module):
         """For inference in `dtype`, the norms become part of the convolutions before them."""
         for convs, norms in ((self.downs, self.down_norms), (self.mixes, self.mix_norms)):
             for index, (conv, norm) in enumerate(zip(convs, norms, strict=True)):
-                assert isinstance(conv, nn.Conv2d)
-                assert isinstance(norm, nn.BatchNorm2d)
-                convs[index] = fuse_conv_bn_eval(conv, norm)
-                norms[index] = nn.Identity()
+                if isinstance(conv, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):
+                    convs[index], norms[index] = fuse_conv_bn_eval(conv, norm), nn.Identity()
         pack(self, dtype)
         return self
 

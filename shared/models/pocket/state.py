@@ -15,21 +15,33 @@ from torch import Tensor
 from shared.models.audio_codec import AudioCodecState
 from shared.models.cache import KVCache
 from shared.models.pocket.manners import Manners
+from shared.models.pocket.passes import Passes
 from shared.models.pocket.speech import Speech
 
 
 @dataclass(slots=True)
-class PocketState:
-    """One session. The Performer's replica uses the cache and the seed alone."""
+class Replica:
+    """What the Performer holds of a session: its slot of the memory, and what noise is drawn from."""
 
     seed: int
-    cache: KVCache
+    passes: Passes
     slot: int
-    speech: Speech
-    manners: Manners
+
+    @property
+    def cache(self) -> KVCache:
+        """Keys and values of all sessions."""
+        return self.passes.cache
+
+
+@dataclass(slots=True)
+class PocketState(Replica):
+    """What the Thinker holds of one."""
+
     ears: AudioCodecState
     sound: AudioCodecState
     picture: Tensor
+    speech: Speech = field(default_factory=Speech)
+    manners: Manners = field(default_factory=Manners)
     decoded: int = 0
     hushed: set[int] = field(default_factory=set)  # units in which the agent fell silent, not decoded yet
 

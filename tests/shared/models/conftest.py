@@ -8,8 +8,10 @@ import torch
 from torch import nn
 
 from shared.config import load_config
+from shared.devices import Device
 from shared.models.pocket.config import PocketConfig
-from shared.models.pocket.family import PocketFamily, PocketWeights
+from shared.models.pocket.family import PocketFamily
+from shared.models.pocket.weights import PocketWeights
 from shared.tables import from_table
 
 
@@ -42,6 +44,6 @@ def tiny_family() -> Callable[..., PocketFamily]:
             torch.manual_seed(1)
             weights = PocketWeights(config)
             stir(weights)
-        return PocketFamily(config, weights, digest="tiny", device="cpu")
+        return PocketFamily(config, weights, digest="tiny", device=Device(dtype="float32"))
 
     return build

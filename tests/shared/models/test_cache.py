@@ -40,7 +40,7 @@ def attention(q: Tensor, keys: Tensor, values: Tensor) -> Tensor:
 
 
 def write(cache: KVCache, block: Block, unit: int, slot: int = 0) -> None:
-    attend = cache.writer(block, [slot], [unit])
+    attend = cache.attend(cache.writing(block, [slot], [unit]))
     for layer in range(CONFIG.layers):
         attend(layer, *qkv(LAYOUT.tokens(block)))
 
@@ -51,10 +51,10 @@ def test_a_block_sees_the_past_and_itself_and_no_empty_place(kv_heads: int) -> N
     cache = new_cache(config)
     cache.kv_L2SNKD.fill_(1e4)  # what lies in places that were never written must not matter
     q1, k1, v1 = qkv(3, config)
-    first = cache.writer(Block.STATE, [0], [0])(1, q1, k1, v1)
+    first = cache.attend(cache.writing(Block.STATE, [0], [0]))(1, q1, k1, v1)
     torch.testing.assert_close(first, attention(q1, k1, v1))
     q2, k2, v2 = qkv(2, config)
-    second = cache.writer(Block.REMEMBER, [0], [0])(1, q2, k2, v2)
+    second = cache.attend(cache.writing(Block.REMEMBER, [0], [0]))(1, q2, k2, v2)
     keys, values = torch.cat([k1, k2], dim=1), torch.cat([v1, v2], dim=1)
     torch.testing.assert_close(second, attention(q2, keys, values))
 
@@ -63,7 +63,7 @@ def test_what_is_older_than_the_span_is_forgotten() -> None:
     cache = new_cache()
     written = [qkv(3) for _ in range(4)]
     for unit, (q, k, v) in enumerate(written):
-        made = cache.writer(Block.STATE, [0], [unit])(0, q, k, v)
+        made = cache.attend(cache.writing(Block.STATE, [0], [unit]))(0, q, k, v)
     # The last pass sees "seen" (the first two tokens) of 2 units and "said" (the third) of 3.
     parts = [(2, slice(0, 2)), (3, slice(0, 2)), (1, slice(2, 3)), (2, slice(2, 3)), (3, slice(2, 3))]
     keys, values = (torch.cat([written[unit][i][:, part] for unit, part in parts], dim=1) for i in (1, 2))
@@ -73,10 +73,10 @@ def test_what_is_older_than_the_span_is_forgotten() -> None:
 def test_a_reader_sees_everything_and_leaves_nothing() -> None:
     cache = new_cache()
     _, k, v = qkv(3)
-    cache.writer(Block.STATE, [0], [0])(0, qkv(3)[0], k, v)
+    cache.attend(cache.writing(Block.STATE, [0], [0]))(0, qkv(3)[0], k, v)
     places = LAYOUT.places(Block.STATE, 0)
     before = [cache.kv_L2SNKD[:, :, :, place].clone() for place in places]
-    attend = cache.reader([0], [0])
+    attend = cache.attend(cache.solving([0], [0]))
     for _ in range(2):  # each step of a solve replaces the noisy tokens of the one before
         q, own_k, own_v = qkv(2)
         made = attend(0, q, own_k, own_v)
@@ -84,7 +84,9 @@ def test_a_reader_sees_everything_and_leaves_nothing() -> None:
         torch.testing.assert_close(made, attention(q, keys, values))
     for place, was in zip(places, before, strict=True):
         assert torch.equal(cache.kv_L2SNKD[:, :, :, place], was)
-    torch.testing.assert_close(cache.writer(Block.REMEMBER, [0], [0])(0, q, own_k, own_v), made)
+    torch.testing.assert_close(
+        cache.attend(cache.writing(Block.REMEMBER, [0], [0]))(0, q, own_k, own_v), made
+    )
 
 
 @pytest.mark.parametrize("slots", [[0, 1, 2], [0, 2], [3, 1], [2]], ids=str)
@@ -96,15 +98,19 @@ def test_a_batch_gives_each_slot_what_it_gets_alone(slots: list[int]) -> None:
         for block in Block:
             q, k, v = qkv(LAYOUT.tokens(block), batch=len(slots))
             now = [unit + step for unit in units]
-            made = together.writer(block, slots, now)(0, q, k, v)
+            made = together.attend(together.writing(block, slots, now))(0, q, k, v)
             for row, (slot, unit) in enumerate(zip(slots, now, strict=True)):
                 one = slice(row, row + 1)
-                assert torch.equal(alone.writer(block, [slot], [unit])(0, q[one], k[one], v[one]), made[one])
+                assert torch.equal(
+                    alone.attend(alone.writing(block, [slot], [unit]))(0, q[one], k[one], v[one]), made[one]
+                )
         q, k, v = qkv(2, batch=len(slots))
-        solved = together.reader(slots, now)(0, q, k, v)
+        solved = together.attend(together.solving(slots, now))(0, q, k, v)
         for row, (slot, unit) in enumerate(zip(slots, now, strict=True)):
             one = slice(row, row + 1)
-            assert torch.equal(alone.reader([slot], [unit])(0, q[one], k[one], v[one]), solved[one])
+            assert torch.equal(
+                alone.attend(alone.solving([slot], [unit]))(0, q[one], k[one], v[one]), solved[one]
+            )
     assert torch.equal(together.kv_L2SNKD, alone.kv_L2SNKD)
     assert torch.equal(together.hidden_SN, alone.hidden_SN)
 

@@ -47,7 +47,7 @@ def streamed(family: PocketFamily, pcm_BN: Tensor, frames: Tensor) -> list[Heard
     for unit, pcm in enumerate(pcm_BN.split(SAMPLES, dim=1)):
         tokens = torch.cat(listener.user_tokens(listener.eyes(frames[:, unit]), listener.ears(pcm, ears)), 1)
         steps_T = family.layout.steps(Block.STATE, unit, Tower.LISTENING)
-        attend = cache.writer(Block.STATE, [0], [unit], Tower.LISTENING)
+        attend = cache.attend(cache.writing(Block.STATE, [0], [unit], Tower.LISTENING))
         made.append(listener.perceive(listener.run(tokens, steps_T, attend)[:, 1:]))
     return made
 

@@ -9,21 +9,24 @@ import torch
 
 from shared.checkpoint import config_digest, save_weights
 from shared.config import load_config
+from shared.devices import Device
 from shared.errors import CheckpointError, ConfigError
 from shared.models.cache import KVCache
 from shared.models.family import Observation, model_builder
 from shared.models.layout import Block, Tower
 from shared.models.pocket.config import PocketConfig
-from shared.models.pocket.family import PocketFamily, PocketWeights
+from shared.models.pocket.family import PocketFamily
 from shared.models.pocket.replies import Request
 from shared.models.pocket.spelling import spell
 from shared.models.pocket.state import PocketState
+from shared.models.pocket.weights import PocketWeights
 from shared.models.single import Reply, reply_to
 from shared.models.transformer import rms_norm
 from shared.tables import from_table
 
 BuildFamily = Callable[..., PocketFamily]
 TINY = load_config("tiny").model
+CPU = Device(dtype="float32")
 
 
 def users(units: int, texts: dict[int, str] | None = None, seed: int = 0) -> list[Observation]:
@@ -51,7 +54,8 @@ def same(one: Reply, two: Reply) -> bool:
 
 def alone(family: PocketFamily, seed: int = 7) -> PocketState:
     """A session with a memory of its own."""
-    return family.init_state(family.allocate(1), 0, seed)
+    state: PocketState = family.init_state(family.allocate(1), 0, seed)
+    return state
 
 
 def kept_of(cache: KVCache) -> torch.Tensor:
@@ -134,7 +138,9 @@ def tower_of(family: PocketFamily, user: Observation) -> torch.Tensor:
     tokens = torch.cat(listener.user_tokens(tokens[:, :1], tokens[:, 1:]), dim=1)
     steps_T = family.layout.steps(Block.STATE, 0, Tower.LISTENING)
     return rms_norm(
-        listener.run(tokens, steps_T, state.cache.writer(Block.STATE, [0], [0], Tower.LISTENING))
+        listener.run(
+            tokens, steps_T, state.cache.attend(state.cache.writing(Block.STATE, [0], [0], Tower.LISTENING))
+        )
     )[0, 1:]
 
 
@@ -272,10 +278,10 @@ def test_the_cache_stays_where_and_as_large_as_it_is(tiny_family: BuildFamily) -
 def test_loading_by_name_gives_the_same_random_weights_everywhere() -> None:
     torch.manual_seed(1)
     state = torch.get_rng_state()
-    one = model_builder("pocket", TINY)(weights=None, device="cpu")
+    one = model_builder("pocket", TINY)(weights=None, device=CPU)
     assert torch.equal(torch.get_rng_state(), state)
     torch.manual_seed(2)
-    two = model_builder("pocket", TINY)(weights=None, device="cpu")
+    two = model_builder("pocket", TINY)(weights=None, device=CPU)
     assert one.digest == two.digest
     observations = users(3)
     assert all(
@@ -288,18 +294,18 @@ def test_weights_from_a_folder(tmp_path: Path, tiny_family: BuildFamily) -> None
     trained = tiny_family()
     digest = config_digest(trained.config)
     save_weights(trained.weights, tmp_path, digest, dtype=torch.float32)
-    loaded = model_builder("pocket", TINY)(weights=tmp_path, device="cpu")
-    assert loaded.digest not in {digest, model_builder("pocket", TINY)(weights=None, device="cpu").digest}
+    loaded = model_builder("pocket", TINY)(weights=tmp_path, device=CPU)
+    assert loaded.digest not in {digest, model_builder("pocket", TINY)(weights=None, device=CPU).digest}
     observations = users(3)
-    pairs = zip(reply_to(trained, 7, observations), reply_to(loaded, 7, observations), strict=True)
-    assert all(same(a, b) for a, b in pairs)
+    for a, b in zip(reply_to(trained, 7, observations), reply_to(loaded, 7, observations), strict=True):
+        torch.testing.assert_close(a.latents, b.latents, atol=1e-4, rtol=1e-4)  # layers are packed
 
 
 def test_weights_of_another_config_are_refused(tmp_path: Path) -> None:
     config = from_table(PocketConfig, TINY | {"solver_steps": 3}, "model")
     save_weights(PocketWeights(config), tmp_path, config_digest(config))
     with pytest.raises(CheckpointError, match="was made for config"):
-        model_builder("pocket", TINY)(weights=tmp_path, device="cpu")
+        model_builder("pocket", TINY)(weights=tmp_path, device=CPU)
 
 
 def test_an_unknown_family_is_named() -> None:

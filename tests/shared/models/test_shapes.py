@@ -4,18 +4,27 @@ import pytest
 import torch
 
 from shared.config import load_config, shipped_configs
+from shared.devices import Device
 from shared.models.layout import Block, Tower
 from shared.models.pocket.config import PocketConfig
-from shared.models.pocket.family import PocketFamily, PocketWeights
+from shared.models.pocket.family import PocketFamily
+from shared.models.pocket.weights import PocketWeights
 from shared.models.transformer import TransformerConfig
 from shared.tables import from_table
+
+
+class Nowhere(Device):
+    """Shapes without memory."""
+
+    def _torch_device(self) -> torch.device:
+        return torch.device("meta")
 
 
 def on_meta(name: str) -> PocketFamily:
     config = from_table(PocketConfig, load_config(name).model, "model")
     with torch.device("meta"):
         weights = PocketWeights(config)
-    return PocketFamily(config, weights, digest=name, device="meta")
+    return PocketFamily(config, weights, digest=name, device=Nowhere(dtype="float32"))
 
 
 def count(module: torch.nn.Module) -> int:
@@ -42,7 +51,7 @@ def test_large_shapes_build(name: str, speaking: float, listening: float, tokens
     assert 0 < count(family.weights) - sum(towers) < 50e6  # codecs, senses, flow time, embeddings
     assert config.video.tokens_per_frame == tokens
     assert config.video.grid == (4, 7)
-    cache = family.allocate(2)
+    cache = family.allocate(2).cache
     assert cache.kv_L2SNKD.is_meta
     assert cache.slice_elements(Block.REMEMBER) * 4 == family.slice_bytes(Block.REMEMBER)
 
@@ -50,15 +59,22 @@ def test_large_shapes_build(name: str, speaking: float, listening: float, tokens
 @torch.no_grad()
 def test_a_large_shape_runs_on_meta() -> None:
     family = on_meta("streamer-0.5b")
-    network, layout, cache = family.weights.network, family.layout, family.allocate(1)
+    network, layout, cache = family.weights.network, family.layout, family.allocate(1).cache
     for block in Block:
         x_BTC = torch.empty(1, layout.tokens(block, Tower.SPEAKING), 896, device="meta")
         steps_T = layout.steps(block, 3, Tower.SPEAKING).to("meta")
-        out = network.run(x_BTC, steps_T, family._clean_modulation, cache.writer(block, [0], [3]))
+        out = network.run(
+            x_BTC,
+            steps_T,
+            torch.zeros(1, 1, 6, 896, device="meta"),
+            cache.attend(cache.writing(block, [0], [3])),
+        )
         assert out.shape == x_BTC.shape
     x_BTC = torch.empty(1, layout.tokens(Block.STATE, Tower.LISTENING), 256, device="meta")
     steps_T = layout.steps(Block.STATE, 3, Tower.LISTENING).to("meta")
-    out = network.listener.run(x_BTC, steps_T, cache.writer(Block.STATE, [0], [3], Tower.LISTENING))
+    out = network.listener.run(
+        x_BTC, steps_T, cache.attend(cache.writing(Block.STATE, [0], [3], Tower.LISTENING))
+    )
     assert out.shape == x_BTC.shape
 
 

@@ -53,7 +53,7 @@ def test_a_session_after_eight_hours_is_as_in_its_first_seconds() -> None:
         cache = KVCache(layout, CONFIG, dtype=torch.float32, device="cpu")
         passes = [(first_unit + unit, block) for unit in range(6) for block in Block]
         return [
-            model(x, layout.steps(block, unit), clean, cache.writer(block, [0], [unit]))
+            model(x, layout.steps(block, unit), clean, cache.attend(cache.writing(block, [0], [unit])))
             for x, (unit, block) in zip(inputs, passes, strict=True)
         ]
 

@@ -1,0 +1,185 @@
+"""The passes of both towers over the memory of all sessions: listen, write a block, solve.
+
+`Passes` launches every kernel; `CapturedPasses` replays recorded graphs, on devices where launching costs
+more than computing.
+
+Shape suffixes: B batch (slots of a pass), T tokens of each, C model dim, F latents of a unit.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from shared.devices import Buckets, Device
+from shared.devices.graphs import InBuckets
+from shared.models.cache import KVCache, Places
+from shared.models.family import OnLayer
+from shared.models.layout import Block, Tower
+from shared.models.pocket.config import PocketConfig
+from shared.models.pocket.network import StreamerNetwork
+from shared.models.solver import euler, flow_times
+from shared.models.transformer import Attend
+
+
+class Pass(enum.Enum):
+    """What is run: the tower and the block whose tokens it has."""
+
+    LISTEN = (Tower.LISTENING, Block.STATE)
+    STATE = (Tower.SPEAKING, Block.STATE)
+    REMEMBER = (Tower.SPEAKING, Block.REMEMBER)
+    SOLVE = (Tower.SPEAKING, Block.REMEMBER, "noisy")
+
+
+def announced(attend: Attend, on_layer: OnLayer) -> Attend:
+    """The same `attend`, telling of each layer whose keys and values are written."""
+
+    def attend_and_tell(layer: int, *heads_BTHD: Tensor) -> Tensor:
+        gathered = attend(layer, *heads_BTHD)
+        on_layer(layer)
+        return gathered
+
+    return attend_and_tell
+
+
+class Passes:
+    """Weights and memory together. A pass is for some slots, each at a unit of its own."""
+
+    def __init__(self, config: PocketConfig, network: StreamerNetwork, cache: KVCache) -> None:
+        self.cache = cache
+        self._config = config
+        self._network = network
+        self._device = cache.kv_L2SNKD.device
+        self._times = flow_times(config.solver_steps)
+        with torch.inference_mode():
+            times = torch.tensor([*self._times[:-1], 0.0], device=self._device)
+            *self._noisy_modulations, self._clean_modulation = network.flow_time(times)[:, None, None]
+
+    def listen(self, slots: Sequence[int], units: Sequence[int], user_BTC: Tensor) -> Tensor:
+        """Write the users' tokens to the cache; the listening tower's last tokens [B, T, C]."""
+        places = self.cache.writing(Block.STATE, slots, units, Tower.LISTENING)
+        return self._run(Pass.LISTEN, user_BTC, units, places)
+
+    def write(
+        self,
+        block: Block,
+        slots: Sequence[int],
+        units: Sequence[int],
+        x_BTC: Tensor,
+        on_layer: OnLayer | None = None,
+    ) -> None:
+        """Write clean speaking tokens of a block to the cache."""
+        places = self.cache.writing(block, slots, units, Tower.SPEAKING)
+        self._run(Pass[block.name], x_BTC, units, places, on_layer)
+
+    def solve(self, slots: Sequence[int], units: Sequence[int], noise_BF: Tensor) -> Tensor:
+        """Integrate from noise to latents [B, F]."""
+        return self._run(Pass.SOLVE, noise_BF, units, self.cache.solving(slots, units))
+
+    def _run(
+        self,
+        what: Pass,
+        x: Tensor,
+        units: Sequence[int],
+        places: Places,
+        on_layer: OnLayer | None = None,
+    ) -> Tensor:
+        attend = self.cache.attend(places)
+        if on_layer is not None:
+            attend = announced(attend, on_layer)
+        return self._launch(what, x, self._steps(what, units), attend)
+
+    def _launch(self, what: Pass, x: Tensor, steps_BT: Tensor, attend: Attend) -> Tensor:
+        match what:
+            case Pass.LISTEN:
+                return self._network.listener.run(x, steps_BT, attend)
+            case Pass.SOLVE:
+                return self._solve(x, steps_BT, attend)
+            case _:
+                return self._network.run(x, steps_BT, self._clean_modulation, attend)
+
+    def _solve(self, noise_BF: Tensor, steps_BT: Tensor, attend: Attend) -> Tensor:
+        network, pictures = self._network, self._config.picture_tokens
+
+        def velocity(x_BF: Tensor, step: int) -> Tensor:
+            x_BTC = torch.cat(network.agent_tokens(*self._config.split(x_BF)), dim=1) + network.noisy
+            out_BTC = network.run(x_BTC, steps_BT, self._noisy_modulations[step], attend)
+            picture, sound = network.velocity_head(out_BTC[:, :pictures], out_BTC[:, pictures:])
+            return torch.cat([picture.flatten(1), sound.flatten(1)], dim=1)
+
+        return euler(velocity, noise_BF, self._times)
+
+    def _steps(self, what: Pass, units: Sequence[int]) -> Tensor:
+        tower, block, *_ = what.value
+        layout = self.cache.layout
+        return torch.stack([layout.steps(block, unit, tower) for unit in units]).to(self._device)
+
+
+class CapturedPasses(Passes):
+    """Passes as graphs: one for each size of a batch and length of history, all recorded at the start.
+
+    A slice that travels layer by layer needs its layers one by one, so such a pass is launched after all.
+    """
+
+    def __init__(
+        self, config: PocketConfig, network: StreamerNetwork, cache: KVCache, device: Device
+    ) -> None:
+        super().__init__(config, network, cache)
+        buckets, every = Buckets(cache.slots), list(range(cache.slots))
+        self._graphs: dict[tuple[Pass, int], InBuckets] = {}  # by what is run and how far it looks
+        for what in Pass:
+            for unit in range(cache.layout.longest):
+                units = [unit] * cache.slots
+                places = self._places(what, every, units)
+                if (what, places.seen.stop) not in self._graphs:
+                    whole = self._arguments(self._nothing(what), self._steps(what, units), places)
+                    self._graphs[what, places.seen.stop] = device.captured_in(
+                        buckets, partial(self._recorded, what, places.seen), partial(_first_of, whole)
+                    )
+        for slot in every:
+            cache.clear(slot)
+
+    def _run(
+        self,
+        what: Pass,
+        x: Tensor,
+        units: Sequence[int],
+        places: Places,
+        on_layer: OnLayer | None = None,
+    ) -> Tensor:
+        if on_layer is not None:
+            return super()._run(what, x, units, places, on_layer)
+        made = self._graphs[what, places.seen.stop](*self._arguments(x, self._steps(what, units), places))
+        assert isinstance(made, Tensor)
+        return made.clone()  # the next replay overwrites it
+
+    def _arguments(self, x: Tensor, steps_BT: Tensor, places: Places) -> list[Tensor]:
+        return [x, steps_BT, torch.tensor(places.slots, device=self._device), places.rows_BT]
+
+    @torch.inference_mode()
+    def _recorded(self, what: Pass, seen: slice, *arguments: Tensor) -> Tensor:
+        x, steps_BT, slots_B, rows_BT = arguments
+        return self._launch(what, x, steps_BT, self.cache.attend_gathered(slots_B, rows_BT, seen))
+
+    def _places(self, what: Pass, slots: Sequence[int], units: Sequence[int]) -> Places:
+        if what is Pass.SOLVE:
+            return self.cache.solving(slots, units)
+        tower, block, *_ = what.value
+        return self.cache.writing(block, slots, units, tower)
+
+    def _nothing(self, what: Pass) -> Tensor:
+        """What a pass of all slots is given."""
+        config, slots = self._config, self.cache.slots
+        if what is Pass.SOLVE:
+            return torch.zeros(slots, config.latent_numbers, device=self._device)
+        tower, block, *_ = what.value
+        width = config.senses.dim if what is Pass.LISTEN else config.transformer.dim
+        return torch.zeros(slots, self.cache.layout.tokens(block, tower), width, device=self._device)
+
+
+def _first_of(whole: list[Tensor], size: int) -> list[Tensor]:
+    return [each[:size] for each in whole]

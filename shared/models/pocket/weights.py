@@ -1,0 +1,71 @@
+"""All weights of a pocket model, as one checkpoint holds them, and their form for inference."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from shared.checkpoint import config_digest, load_weights
+from shared.devices import Device
+from shared.models.audio_codec import AudioCodec
+from shared.models.family import Role
+from shared.models.packed import pack
+from shared.models.parallel import Share, shard
+from shared.models.pocket.config import PocketConfig
+from shared.models.pocket.network import StreamerNetwork
+from shared.models.pocket.speech import PhoneTimer
+from shared.models.video_codec import VideoCodec
+
+RANDOM_SEED = 20260629
+
+
+class PocketWeights(nn.Module):
+    """Everything that is trained."""
+
+    def __init__(self, config: PocketConfig) -> None:
+        super().__init__()
+        self.network = StreamerNetwork(config)
+        self.timer = PhoneTimer()
+        self.audio = AudioCodec(config.audio)
+        self.video = VideoCodec(config.video)
+
+
+def load_pocket(
+    config: PocketConfig, folder: Path | None, device: Device, role: Role, share: Share
+) -> tuple[PocketWeights, str]:
+    """Weights for inference in a role, and the digest of config, weights and number format.
+
+    Without a `folder` all are random, of a fixed seed. On a CPU layers are packed, and compute in the
+    device's dtype.
+
+    Raises:
+        CheckpointError: see `load_weights`.
+        DeviceError: there is no memory for them.
+    """
+    with torch.device("meta"):
+        size = sum(p.numel() for p in PocketWeights(config).parameters())
+    device.require(4 * size, "the weights")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(RANDOM_SEED)
+        weights = PocketWeights(config)
+    digest = config_digest(config)
+    if folder is not None:
+        digest = load_weights(weights, folder, digest)
+    weights.eval().requires_grad_(False)
+    shard(weights.network.transformer, share)
+    _leave_out(weights, role)
+    if device.kind == "cpu":
+        for part in (
+            weights.network,
+            *(getattr(weights, n) for n in ("audio", "video") if hasattr(weights, n)),
+        ):
+            pack(part, device.dtype)
+    return weights, f"{digest}-{str(device.dtype).removeprefix('torch.')}"
+
+
+def _leave_out(weights: PocketWeights, role: Role) -> None:
+    """Free what a process of this role never runs."""
+    if role is Role.PERFORMER:
+        del weights.audio, weights.video, weights.timer, weights.network.listener
