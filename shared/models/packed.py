@@ -19,6 +19,8 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
+from shared.errors import DeviceError
+
 MAX_COLUMNS = 1024  # of a matrix; a lone row of more is added up in another order than a row among others
 
 
@@ -119,10 +121,16 @@ def pack(module: nn.Module, dtype: torch.dtype = torch.float32) -> None:
     """Replace the layers within `module` by packed ones that compute in `dtype`, in place.
 
     Where torch has no oneDNN, or the weights are not on a CPU, nothing is replaced.
+
+    Raises:
+        DeviceError: the processor can't compute in `dtype`.
     """
-    if torch._C._has_mkldnn and all(weight.device.type == "cpu" for weight in module.parameters()):
-        for name, child in module.named_children():
-            setattr(module, name, packed_layer(child, dtype))
+    if not torch._C._has_mkldnn or any(weight.device.type != "cpu" for weight in module.parameters()):
+        return
+    if dtype == torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        raise DeviceError("bfloat16: oneDNN needs AVX-512 for it, which this processor lacks; use float32")
+    for name, child in module.named_children():
+        setattr(module, name, packed_layer(child, dtype))
 
 
 def packed_layer(layer: nn.Module, dtype: torch.dtype) -> nn.Module:

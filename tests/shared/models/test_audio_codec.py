@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 from shared.models.audio_codec import AudioCodec, AudioCodecConfig
+from shared.models.packed import pack
 
 SIZES = AudioCodecConfig(
     encoder_dim=16, decoder_dim=16, encoder_blocks=2, decoder_blocks=2, latent_blocks=1, latent_dim=8
@@ -106,6 +107,22 @@ def test_statistics_are_undone_by_decoding(codec: AudioCodec) -> None:
     raw = z_BTZ * codec.latent_std_Z + codec.latent_mean_Z
     direct = codec.decoder(raw, codec.decoder.init_state(1))
     assert torch.equal(codec.decode(z_BTZ, codec.decoder.init_state(1)), direct)
+
+
+@pytest.mark.parametrize(("dtype", "snr"), [(torch.float32, 100), (torch.bfloat16, 30)])
+def test_packed_it_sounds_the_same_whoever_shares_the_batch(dtype: torch.dtype, snr: float) -> None:
+    codec = AudioCodec(AudioCodecConfig()).eval().requires_grad_(False)
+    z_BTZ = torch.randn(3, 2 * UNIT, 64)
+    expected = codec.decode(z_BTZ, codec.decoder.init_state(3))
+    pack(codec, dtype)
+    state = codec.decoder.init_state(3)
+    made = torch.cat([codec.decode(unit, state) for unit in z_BTZ.split(UNIT, dim=1)], dim=1)
+    error = (made - expected).square().mean() / expected.square().mean()
+    assert -10 * error.log10() > snr
+    for row, z in enumerate(z_BTZ.split(1)):
+        state = codec.decoder.init_state(1)
+        alone = torch.cat([codec.decode(unit, state) for unit in z.split(UNIT, dim=1)], dim=1)
+        assert torch.equal(alone[0], made[row])
 
 
 @pytest.mark.parametrize(

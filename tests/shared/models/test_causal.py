@@ -1,11 +1,20 @@
 import pytest
 import torch
+from torch import nn
 
-from shared.models.causal import CausalConv1d, ConvNeXtBlock, init_contexts
+from shared.models.causal import CausalConv1d, ConvNeXtBlock, PackedConvNeXtBlock, init_contexts
+from shared.models.packed import pack
 
 
 @pytest.mark.parametrize("pieces", [(1,) * 12, (5, 7), (2, 9, 1), (12,)])
-@pytest.mark.parametrize("make", [lambda: CausalConv1d(8, 5), lambda: ConvNeXtBlock(8, 5, 2)])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: CausalConv1d(8, 5),
+        lambda: ConvNeXtBlock(8, 5, 2),
+        lambda: PackedConvNeXtBlock(ConvNeXtBlock(8, 5, 2), torch.float32),
+    ],
+)
 @torch.no_grad()
 def test_a_stream_in_pieces_equals_the_whole(make, pieces: tuple[int, ...]) -> None:
     block = make()
@@ -42,3 +51,18 @@ def test_the_context_is_not_written_to() -> None:
 def test_contexts_of_a_row_of_blocks() -> None:
     contexts = init_contexts([ConvNeXtBlock(4, 3, 2), ConvNeXtBlock(6, 5, 2)], 3)
     assert [tuple(c.shape) for c in contexts] == [(3, 2, 4), (3, 4, 6)]
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.bfloat16, 1e-2)])
+@torch.inference_mode()
+def test_a_packed_block_equals_the_block(dtype: torch.dtype, tolerance: float) -> None:
+    row = nn.ModuleList([ConvNeXtBlock(16, 5, 2)])
+    x_BTC, contexts = torch.randn(3, 12, 16), init_contexts(row, 3)
+    contexts[0].normal_()
+    expected, last = row[0](x_BTC, contexts[0])
+    pack(row, dtype)
+    assert isinstance(row[0], PackedConvNeXtBlock)
+    assert [context.shape for context in init_contexts(row, 3)] == [contexts[0].shape]
+    made, context = row[0](x_BTC, contexts[0])
+    torch.testing.assert_close(made, expected, atol=tolerance, rtol=0)
+    assert torch.equal(context, last)

@@ -4,10 +4,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from shared.errors import DeviceError
 from shared.models.packed import PackedConv2d, PackedDepthwise, PackedLinear, PackedPointwise, pack
 
 # Each way of adding up fp32 products has its own rounding; bf16 keeps 8 bits of each factor.
-TOLERANCE = {torch.float32: {"atol": 1e-5, "rtol": 1e-5}, torch.bfloat16: {"atol": 0.05, "rtol": 0.02}}
+TOLERANCE = {torch.float32: {"atol": 1e-5, "rtol": 1e-5}}
+if torch.ops.mkldnn._is_mkldnn_bf16_supported():
+    TOLERANCE[torch.bfloat16] = {"atol": 0.05, "rtol": 0.02}
 LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], type[nn.Module]]] = {
     "linear": (lambda: nn.Linear(24, 33), (7, 24), PackedLinear),
     "no bias": (lambda: nn.Linear(24, 33, bias=False), (7, 24), PackedLinear),
@@ -18,6 +21,7 @@ LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], type[nn.Module
         PackedConv2d,
     ),
     "2x2": (lambda: nn.Conv2d(6, 8, 2, stride=2), (6, 8, 8), PackedConv2d),
+    "wide": (lambda: nn.Linear(1500, 33), (1500,), PackedLinear),
     "1x1": (lambda: nn.Conv2d(16, 24, 1), (16, 4, 6), PackedPointwise),
     "depthwise": (lambda: nn.Conv1d(16, 16, 5, groups=16), (16, 9), PackedDepthwise),
 }
@@ -72,6 +76,29 @@ def test_layers_deep_inside_are_found_and_others_left() -> None:
         nn.ModuleList([nn.Sequential(nn.Linear(2, 2))]), nn.Conv1d(4, 4, 3), nn.LayerNorm(4)
     )
     left = module[1], module[2]
+    for _ in range(2):  # what is packed already stays
+        pack(module)
+        assert isinstance(module[0][0][0], PackedLinear)
+        assert (module[1], module[2]) == left
+
+
+def test_a_module_may_bring_its_own_form() -> None:
+    class Own(nn.Module):
+        def packed(self, dtype: torch.dtype) -> nn.Module:
+            return nn.Flatten() if dtype == torch.float32 else self
+
+    module = nn.Sequential(nn.Sequential(Own()))
     pack(module)
-    assert isinstance(module[0][0][0], PackedLinear)
-    assert (module[1], module[2]) == left
+    assert isinstance(module[0][0], nn.Flatten)
+
+
+def test_elsewhere_than_on_a_cpu_nothing_is_replaced() -> None:
+    module = nn.Sequential(nn.Linear(2, 2, device="meta"))
+    pack(module)
+    assert isinstance(module[0], nn.Linear)
+
+
+def test_a_processor_without_bfloat16_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)
+    with pytest.raises(DeviceError, match=r"bfloat16: .* use float32"):
+        pack(nn.Sequential(nn.Linear(2, 2)), torch.bfloat16)

@@ -2,6 +2,7 @@ import pytest
 import torch
 from torch import nn
 
+from shared.models.packed import pack
 from shared.models.video_codec import VideoCodec, VideoCodecConfig
 
 ONE_TOKEN = VideoCodecConfig(height=32, width=32, patch=2, widths=(6, 8, 10), latent_dim=5)
@@ -84,6 +85,35 @@ def test_streams_of_a_batch_do_not_mix(codec: VideoCodec) -> None:
     other[1] = -other[1]
     (one, _), (two, _) = (codec.encode(x, codec.init_state(2)) for x in (frames, other))
     assert torch.equal(one[0], two[0])
+
+
+@pytest.mark.parametrize(("dtype", "psnr"), [(torch.float32, 100), (torch.bfloat16, 35)])
+def test_packed_it_looks_the_same(codec: VideoCodec, dtype: torch.dtype, psnr: float) -> None:
+    frames = frames_for(codec, UNIT)
+    z, _ = codec.encode(frames, codec.init_state(2))
+    expected, past = codec.decode(z, codec.init_state(2))
+    pack(codec, dtype)
+    made, packed_past = codec.decode(z, codec.init_state(2))
+    for one, two in (
+        (z, codec.encode(frames, codec.init_state(2))[0]),
+        (expected, made),
+        (past, packed_past),
+    ):
+        error = (one - two).square().mean() / one.square().mean()
+        assert -10 * error.log10() > psnr
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@torch.inference_mode()
+def test_packed_a_stream_is_the_same_whoever_shares_its_batch(dtype: torch.dtype) -> None:
+    codec = new_codec(VideoCodecConfig())
+    pack(codec, dtype)
+    z = torch.randn(3, UNIT, 1, 64)
+    together, past = codec.decode(z, codec.init_state(3))
+    for row in range(3):
+        alone, own_past = codec.decode(z[row : row + 1], codec.init_state(1))
+        assert torch.equal(alone[0], together[row])
+        assert torch.equal(own_past[0], past[row])
 
 
 @pytest.mark.parametrize("sizes", [MANY_TOKENS, WIDE_TOKENS])
