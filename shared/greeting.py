@@ -15,11 +15,12 @@ import msgspec
 
 from shared.errors import RendezvousError
 
-VERSION = 1
+VERSION = 2
 
 _LENGTH = struct.Struct("<I")
 _MAX_BYTES = 64 * 1024
 _M = TypeVar("_M")
+_Device = Annotated[str, msgspec.Meta(pattern=r"\A(cpu|cuda|xpu)(:[0-9]{1,3})?\Z")]
 _Word = Annotated[str, msgspec.Meta(max_length=256, pattern=r"\A[!-~]*\Z")]  # fit for a line of the log
 
 
@@ -32,6 +33,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="thinker-performer he
     latent_bytes: int
     depth: int
     link: _Word
+    device: _Device
     available: tuple[_Word, ...]
     host: _Word
 

@@ -39,7 +39,9 @@ class Terms:
     """Digest of the model's config and weights."""
     shape: LinkShape
     link: str = AUTO
-    """Name of a link; "auto" takes shm on one host, else gloo."""
+    """Name of a link; "auto" takes xccl or nccl between GPUs of one kind, else shm on one host, else gloo."""
+    device: str = "cpu"
+    """Where this process computes: "cpu", "cuda:0", …; the two may differ."""
 
 
 class Listener:
@@ -102,7 +104,7 @@ def accept_performer(
         LinkUnavailable: the explicitly chosen link can't be had here.
         ConfigError: there is no link of that name.
     """
-    check_link(terms.link)
+    check_link(terms.link, terms.device)
     patience = _Patience(f"the performer at {listener.host}:{listener.port}", timeout_s, stop)
     while True:
         connection = listener.accept(patience.slice_s())
@@ -134,7 +136,7 @@ def join_thinker(
         LinkUnavailable: an explicitly chosen link can't be had on one of the two sides.
         ConfigError: there is no link of that name.
     """
-    check_link(terms.link)
+    check_link(terms.link, terms.device)
     _check_port(port, lowest=1)
     patience = _Patience(f"the thinker at {host}:{port}", timeout_s, stop)
     while True:
@@ -198,11 +200,13 @@ def _answer(connection: socket.socket, hello: Hello, terms: Terms) -> LinkEnd:
     try:
         check_same_terms(own, hello)
         link = choose_link(_wish("thinker", own), _wish("performer", hello))
+        own_host = connection.getsockname()[0]
+        offer = offer_link(link, terms.shape, own_host=own_host, device=terms.device)
     except (RendezvousError, LinkUnavailable) as error:
         with suppress(OSError):
             send(connection, Refused(reason=str(error), no_link=isinstance(error, LinkUnavailable)))
         raise
-    with closing(offer_link(link, terms.shape, own_host=connection.getsockname()[0])) as offer:
+    with closing(offer):
         try:
             send(connection, Accepted(link=link, address=offer.address))
             return offer.open(Peer("performer", connection), _OPENING_S)
@@ -228,7 +232,8 @@ def _introduce(connection: socket.socket, terms: Terms, patience: _Patience) -> 
         raise (LinkUnavailable if answer.no_link else RendezvousError)(answer.reason)
     _log.info("link %s, chosen by the thinker", answer.link)
     try:
-        return join_link(answer.link, answer.address, terms.shape, Peer("thinker", connection), _OPENING_S)
+        peer = Peer("thinker", connection)
+        return join_link(answer.link, answer.address, terms.shape, peer, _OPENING_S, device=terms.device)
     except (OSError, RuntimeError) as error:
         raise _LostPeerError(error) from error
 
@@ -260,13 +265,16 @@ def _hello(terms: Terms) -> Hello:
         latent_bytes=terms.shape.latent_bytes,
         depth=terms.shape.depth,
         link=terms.link,
-        available=available_links(),
+        device=terms.device,
+        available=available_links(terms.device),
         host=host_identity(),
     )
 
 
 def _wish(process: str, hello: Hello) -> Wish:
-    return Wish(process=process, link=hello.link, host=hello.host, available=hello.available)
+    return Wish(
+        process=process, link=hello.link, host=hello.host, device=hello.device, available=hello.available
+    )
 
 
 def _has_answer(connection: socket.socket, timeout_s: float) -> bool:

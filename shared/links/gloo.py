@@ -12,32 +12,29 @@ A process group of two ranks, with a tag for each direction. Three things about 
   release, so that a slice leaves when it is committed; slots that are not released hold the sender back.
 """
 
-import logging
-import queue
-import socket
-import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from datetime import timedelta
-from typing import Any, Protocol, TypedDict
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
 from torch.distributed import TCPStore  # type: ignore[attr-defined]  # public, but not in torch's stubs
 
 from shared.links.base import LinkEnd, LinkShape
+from shared.links.courier import FLUSH_S, Courier
+from shared.links.meeting import (
+    PERFORMER_RANK,
+    THINKER_RANK,
+    open_door,
+    performers_store,
+    thinkers_store,
+)
 from shared.links.peer import Peer
 from shared.links.ring import RingReceiver, RingSender, Slot, slot_bytes
-from shared.links.waiting import Semaphore
 from shared.slices import HEADER_BYTES
-
-_log = logging.getLogger(__name__)
-
-THINKER_RANK, PERFORMER_RANK = 0, 1
 
 _NO_LIMIT = timedelta(days=3650)
 _CLOSING_TAG = 2  # no message has it; messages have the rank of their receiver
-_FLUSH_S = 1.0
 
 
 class GlooOffer:
@@ -46,10 +43,8 @@ class GlooOffer:
     def __init__(self, shape: LinkShape, own_host: str) -> None:
         self._shape = shape
         self._host = own_host
-        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
-        self._door = socket.create_server((self._host, 0), family=family)
-        self._port = int(self._door.getsockname()[1])
-        self.address = str(self._port)
+        self._door = open_door(own_host)
+        self.address = str(self._door.getsockname()[1])
         """What the Performer needs to find this side: a port at the address that it called."""
 
     def open(self, peer: Peer, timeout_s: float) -> LinkEnd:
@@ -58,11 +53,7 @@ class GlooOffer:
         Raises:
             RuntimeError: it did not come in time, or went.
         """
-        # A store that opens its port itself listens to every interface; this one is given a bound socket.
-        own_door = self._door.detach()
-        store = TCPStore(
-            self._host, self._port, is_master=True, master_listen_fd=own_door, **_store_options(timeout_s)
-        )
+        store = thinkers_store(self._door, timeout_s)
         return _end(_make_group(store, THINKER_RANK, self._host, timeout_s), THINKER_RANK, self._shape, peer)
 
     def close(self) -> None:
@@ -77,17 +68,8 @@ def join_gloo(address: str, shape: LinkShape, peer: Peer, timeout_s: float) -> L
         RuntimeError: the Thinker is not there, or did not answer in time.
     """
     own_host, thinker_host = peer.hosts()
-    store = TCPStore(thinker_host, int(address), is_master=False, **_store_options(timeout_s))
+    store = performers_store(thinker_host, int(address), timeout_s)
     return _end(_make_group(store, PERFORMER_RANK, own_host, timeout_s), PERFORMER_RANK, shape, peer)
-
-
-class _StoreOptions(TypedDict):
-    timeout: timedelta
-    wait_for_workers: bool
-
-
-def _store_options(timeout_s: float) -> _StoreOptions:
-    return {"timeout": timedelta(seconds=timeout_s), "wait_for_workers": False}
 
 
 class _Group(Protocol):
@@ -130,8 +112,8 @@ class _Exchange:
         self._peer = peer
         self._out_slots = _allocate(out_bytes, shape.depth)
         self._in_slots = _allocate(in_bytes, shape.depth)
-        self._sent = _Completions("gloo-sent", shape.depth, peer)
-        self._received = _Completions("gloo-received", 0, peer)
+        self._sent = Courier[dist.Work]("gloo-sent", shape.depth, peer, _complete)
+        self._received = Courier[dist.Work]("gloo-received", 0, peer, _complete)
         for index in range(shape.depth):
             self._post(index)
         self.sender = RingSender(
@@ -148,81 +130,33 @@ class _Exchange:
             recycle=self._post,
             peer=peer,
             # The line's end can overtake the last messages; the group's own end can't, and ends the thread.
-            settle=lambda: self._received.join(_FLUSH_S),
+            settle=lambda: self._received.join(FLUSH_S),
         )
 
     def _send(self, index: int, num_bytes: int) -> None:
         peer_rank = 1 - self._rank
-        with self._sent.ending_with_the_group():
+        with self._sent.ending_with_the_exchange():
             message = self._out_slots[index][: HEADER_BYTES + num_bytes]
-            self._sent.expect(self._group.send([message], peer_rank, peer_rank))
+            self._sent.give(self._group.send([message], peer_rank, peer_rank))
 
     def _post(self, index: int) -> None:
-        with self._received.ending_with_the_group():
-            self._received.expect(self._group.recv([self._in_slots[index]], 1 - self._rank, self._rank))
+        with self._received.ending_with_the_exchange():
+            self._received.give(self._group.recv([self._in_slots[index]], 1 - self._rank, self._rank))
 
     def close(self) -> None:
         self._sent.finish()
-        self._sent.join(_FLUSH_S)
+        self._sent.join(FLUSH_S)
         # There is no call that ends a posted receive, but a wait that times out ends them all.
         with suppress(RuntimeError):
             scratch = torch.empty(1, dtype=torch.uint8)
             self._group.recv([scratch], 1 - self._rank, _CLOSING_TAG).wait(timedelta(milliseconds=1))
         self._received.finish()
-        for completions in (self._sent, self._received):
-            completions.close()
+        for courier in (self._sent, self._received):
+            courier.close()
 
 
-class _Completions:
-    """A thread that counts completed work on a semaphore, in order, until the group ends."""
-
-    def __init__(self, name: str, count: int, peer: Peer) -> None:
-        self.semaphore = Semaphore.create(count)
-        self._peer = peer
-        self._works: queue.SimpleQueue[dist.Work | None] = queue.SimpleQueue()
-        # A daemon, because a host that vanished from the network never completes what was sent to it.
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
-
-    def expect(self, work: dist.Work) -> None:
-        """Count `work` when it completes."""
-        self._works.put(work)
-
-    def finish(self) -> None:
-        """End the thread after what it expects."""
-        self._works.put(None)
-
-    @contextmanager
-    def ending_with_the_group(self) -> Iterator[None]:
-        """Take gloo's refusal of work for what it is, the end of the peer; the next call tells it."""
-        try:
-            yield
-        except RuntimeError as error:
-            self._end(error)
-            self.finish()
-
-    def join(self, timeout_s: float) -> None:
-        """Wait up to `timeout_s` seconds for the thread's end."""
-        self._thread.join(timeout_s)
-
-    def close(self) -> None:
-        """Close the semaphore, once the thread can't use it any more."""
-        self.join(_FLUSH_S)
-        if not self._thread.is_alive():
-            self.semaphore.close()
-
-    def _run(self) -> None:
-        while (work := self._works.get()) is not None:
-            try:
-                work.wait(_NO_LIMIT)
-            except RuntimeError as error:
-                self._end(error)
-                return
-            self.semaphore.add()
-
-    def _end(self, error: RuntimeError) -> None:
-        _log.debug("gloo: exchange with the %s ended: %s", self._peer.name, error)
-        self._peer.hang_up()
+def _complete(work: dist.Work) -> None:
+    work.wait(_NO_LIMIT)
 
 
 def _allocate(max_bytes: int, depth: int) -> list[torch.Tensor]:

@@ -154,8 +154,8 @@ def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def test_a_link_that_is_not_here_is_refused_before_anyone_waits(listener: Listener) -> None:
-    with pytest.raises(LinkUnavailable, match="link ccl is not available"):
-        accept_performer(listener, Terms(digest="same", shape=SHAPE, link="ccl"))
+    with pytest.raises(LinkUnavailable, match="link nccl is not available"):
+        accept_performer(listener, Terms(digest="same", shape=SHAPE, link="nccl"))
     with pytest.raises(ConfigError, match="unknown name 'pigeon'"):
         join_thinker(HOST, 1, Terms(digest="same", shape=SHAPE, link="pigeon"))
 
@@ -190,6 +190,7 @@ def hello_of(link: str) -> Hello:
         latent_bytes=500,
         depth=2,
         link=link,
+        device="cpu",
         available=("shm",),
         host=host_identity(),
     )
@@ -219,6 +220,7 @@ def framed(body: bytes) -> bytes:
         framed(b'{"type":"thinker-performer hello","x":' + b"[" * 20_000 + b"]" * 20_000 + b"}"),
         forged("digest"),
         forged("type"),
+        forged("device"),
     ],
     ids=[
         "nothing",
@@ -232,6 +234,7 @@ def framed(body: bytes) -> bytes:
         "nested too deep",
         "a forged digest",
         "a forged type",
+        "a forged device",
     ],
 )
 def test_strangers_are_turned_away_and_the_performer_still_comes(

@@ -1,16 +1,28 @@
 """A Performer for link tests, run as a process of its own.
 
 `performer_end.py PORT LINK SLICE_BYTES LATENT_BYTES DEPTH ROLE`
+
+The link "announced" is what xccl and nccl are, over gloo, which runs everywhere.
 """
 
 import select
+import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
 
 from shared.errors import LinkClosed
+from shared.links.announced import join_announced
 from shared.links.base import LinkEnd, LinkShape
+from shared.links.groups import Backend, Setting
+from shared.links.peer import Peer
 from shared.rendezvous import Terms, join_thinker
 from shared.slices import Kind, SliceHeader
 
@@ -20,9 +32,45 @@ PATIENCE_S = 600.0  # longer than any test: if the test goes, this process sees 
 
 def main(port: str, link: str, slice_bytes: str, latent_bytes: str, depth: str, role: str) -> None:
     shape = LinkShape(slice_bytes=int(slice_bytes), latent_bytes=int(latent_bytes), depth=int(depth))
-    terms = Terms(digest="same", shape=shape, link=link)
-    with join_thinker("127.0.0.1", int(port), terms, timeout_s=60) as end:
+    with join(int(port), link, shape) as end:
         play(role, end)
+
+
+def join(port: int, link: str, shape: LinkShape) -> LinkEnd:
+    if link != "announced":
+        terms = Terms(digest="same", shape=shape, link=link)
+        return join_thinker("127.0.0.1", port, terms, timeout_s=60)
+    line = socket.create_connection(("127.0.0.1", port))
+    address = line.recv(1000).decode()
+    return join_announced(STAND_IN, address, shape, Peer("thinker", line), 60, device="cpu")
+
+
+class GlooGroup:
+    """Gloo, with an end that does not need the other side."""
+
+    def __init__(self, setting: Setting) -> None:
+        gloo: Any = dist.ProcessGroupGloo
+        options = gloo._Options()
+        options._devices = [gloo.create_device(hostname="127.0.0.1")]
+        options._timeout = timedelta(hours=1)
+        self._group = gloo(setting.store, setting.rank, 2, options)
+        self._other = 1 - setting.rank
+
+    def send(self, tensors: list[Tensor], rank: int, tag: int) -> dist.Work:
+        work: dist.Work = self._group.send(tensors, rank, tag)
+        return work
+
+    def recv(self, tensors: list[Tensor], rank: int, tag: int) -> dist.Work:
+        work: dist.Work = self._group.recv(tensors, rank, tag)
+        return work
+
+    def abort(self) -> None:
+        with suppress(RuntimeError):
+            scratch = torch.empty(1, dtype=torch.uint8)
+            self._group.recv([scratch], self._other, 99).wait(timedelta(milliseconds=1))
+
+
+STAND_IN = Backend(name="announced", lacking=lambda _: None, make=GlooGroup)
 
 
 def play(role: str, end: LinkEnd) -> None:

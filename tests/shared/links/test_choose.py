@@ -1,19 +1,30 @@
 import logging
+import re
 
 import pytest
+import torch
+import torch.distributed as dist
 
 from shared.errors import ConfigError, LinkUnavailable
-from shared.links.choose import LINK_NAMES, Wish, available_links, check_link, choose_link
+from shared.links.choose import LINK_NAMES, Wish, available_links, check_link, choose_link, missing
+
+HERE = ("shm", "gloo")
+ON_CUDA, ON_XPU = (*HERE, "nccl"), (*HERE, "xccl")
 
 
 def wish(
-    process: str, link: str = "auto", host: str = "A", available: tuple[str, ...] = ("shm", "gloo")
+    process: str,
+    link: str = "auto",
+    host: str = "A",
+    device: str = "cpu",
+    available: tuple[str, ...] = HERE,
 ) -> Wish:
-    return Wish(process=process, link=link, host=host, available=available)
+    return Wish(process=process, link=link, host=host, device=device, available=available)
 
 
-def test_here_there_are_shm_and_gloo() -> None:
-    assert available_links() == ("shm", "gloo")
+def test_here_there_are_shm_and_gloo_and_ccl_where_it_is_installed() -> None:
+    assert set(available_links()) - {"ccl"} == {"shm", "gloo"}
+    assert ("ccl" in available_links()) == (missing("ccl") is None)
 
 
 @pytest.mark.parametrize("link", ["auto", "shm", "gloo"])
@@ -22,11 +33,32 @@ def test_links_that_are_here_pass(link: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("link", "lacks"), [("ccl", "a oneCCL process group"), ("xccl", "Intel GPUs"), ("nccl", "NVIDIA GPUs")]
+    ("link", "device", "lacks"),
+    [
+        ("xccl", "cpu", "it needs an Intel GPU (--device xpu:N) on both sides, and this process runs on cpu"),
+        (
+            "xccl",
+            "cuda:0",
+            "it needs an Intel GPU (--device xpu:N) on both sides, and this process runs on cuda",
+        ),
+        (
+            "nccl",
+            "cpu",
+            "it needs an NVIDIA GPU (--device cuda:N) on both sides, and this process runs on cpu",
+        ),
+    ],
 )
-def test_a_link_that_is_not_here_says_what_is_missing(link: str, lacks: str) -> None:
-    with pytest.raises(LinkUnavailable, match=f"link {link} is not available: it needs {lacks}"):
-        check_link(link)
+def test_a_link_that_is_not_here_says_what_is_missing(link: str, device: str, lacks: str) -> None:
+    with pytest.raises(LinkUnavailable, match=re.escape(f"link {link} is not available: {lacks}")):
+        check_link(link, device)
+
+
+@pytest.mark.parametrize(("link", "device"), [("nccl", "cuda:1"), ("xccl", "xpu")])
+def test_a_torch_without_it_is_named(link: str, device: str) -> None:
+    if getattr(dist, f"is_{link}_available")():
+        pytest.skip(f"this torch was built with {link}")
+    with pytest.raises(LinkUnavailable, match=f"torch {re.escape(torch.__version__)} was built without it"):
+        check_link(link, device)
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
@@ -43,6 +75,33 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
         (wish("thinker", link="gloo"), wish("performer"), "gloo"),
         (wish("thinker"), wish("performer", link="gloo"), "gloo"),
         (wish("thinker", link="shm"), wish("performer", link="shm"), "shm"),
+        (
+            wish("thinker", device="cuda:0", available=ON_CUDA),
+            wish("performer", device="cuda:1", available=ON_CUDA),
+            "nccl",
+        ),
+        (
+            wish("thinker", device="cuda", available=ON_CUDA),
+            wish("performer", device="cuda:0", available=ON_CUDA),
+            "shm",  # nccl refuses two processes on one device
+        ),
+        (
+            wish("thinker", device="cuda:0", available=ON_CUDA),
+            wish("performer", device="cuda:0", host="B", available=ON_CUDA),
+            "nccl",
+        ),
+        (
+            wish("thinker", device="xpu:0", available=ON_XPU),
+            wish("performer", device="xpu:1", available=ON_XPU),
+            "xccl",
+        ),
+        (wish("thinker", device="xpu:0", available=ON_XPU), wish("performer", device="xpu:1"), "shm"),
+        (
+            wish("thinker", device="cuda:0", available=ON_CUDA),
+            wish("performer", device="xpu:0", available=ON_XPU),
+            "shm",
+        ),
+        (wish("thinker"), wish("performer", device="cuda:0", host="B", available=ON_CUDA), "gloo"),
     ],
 )
 def test_the_choice_is_logged(
@@ -75,6 +134,16 @@ def test_the_choice_is_logged(
             wish("thinker", available=()),
             wish("performer"),
             "link gloo is not available to the thinker, which has: none",
+        ),
+        (
+            wish("thinker", link="nccl", device="cuda:0", available=ON_CUDA),
+            wish("performer", device="cuda:0", available=ON_CUDA),
+            "link nccl needs two devices: both processes are on cuda:0",
+        ),
+        (
+            wish("thinker", link="nccl", device="cuda:0", available=ON_CUDA),
+            wish("performer"),
+            "link nccl is not available to the performer, which has: shm, gloo",
         ),
     ],
 )

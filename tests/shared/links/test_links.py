@@ -1,4 +1,7 @@
-"""One suite for every link; shm and gloo talk to a Performer in a second process."""
+"""One suite for every link; all but loopback talk to a Performer in a second process.
+
+xccl and nccl need devices: here they are what `performer_end.py` calls "announced", the same over gloo.
+"""
 
 import gc
 import os
@@ -9,7 +12,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,14 +21,17 @@ import torch
 from torch import Tensor
 
 from shared.errors import LinkClosed, LinkTimeout, SliceError
+from shared.links.announced import AnnouncedOffer
 from shared.links.base import LinkEnd, LinkShape
+from shared.links.choose import missing
 from shared.links.loopback import loopback_pair
+from shared.links.peer import Peer
 from shared.links.waiting import AnyOf, Doorbell
 from shared.rendezvous import Listener, Terms, accept_performer
 from shared.slices import Flags, Kind, SliceHeader
 
 PERFORMER_END = Path(__file__).with_name("performer_end.py")
-LINKS = ["loopback", "shm", "gloo"]
+LINKS = ["loopback", "shm", "gloo", "ccl", "announced"]
 SHAPE = LinkShape(slice_bytes=100_003, latent_bytes=100_003, depth=3)
 PATIENCE_S = 30.0
 
@@ -41,6 +47,8 @@ class Setting:
 @contextmanager
 def facing(link: str, role: str, shape: LinkShape = SHAPE) -> Iterator[Setting]:
     """The Thinker's end of a link whose Performer plays `role`."""
+    if link == "ccl" and (reason := missing(link)):
+        pytest.skip(reason)
     with (
         facing_a_thread(role, shape) if link == "loopback" else facing_a_process(link, role, shape) as setting
     ):
@@ -67,17 +75,28 @@ def facing_a_thread(role: str, shape: LinkShape) -> Iterator[Setting]:
 
 @contextmanager
 def facing_a_process(link: str, role: str, shape: LinkShape) -> Iterator[Setting]:
-    terms = Terms(digest="same", shape=shape, link=link)
     with Listener("127.0.0.1", 0) as listener:
         sizes = [str(size) for size in (shape.slice_bytes, shape.latent_bytes, shape.depth)]
         command = [sys.executable, str(PERFORMER_END), str(listener.port), link, *sizes, role]
         with subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}) as process:
             try:
-                with accept_performer(listener, terms, timeout_s=60) as end:
+                with accept(listener, link, shape) as end:
                     assert end.kind == link
                     yield Setting(end=end, kill=process.kill)
             finally:
                 process.kill()
+
+
+def accept(listener: Listener, link: str, shape: LinkShape) -> LinkEnd:
+    if link != "announced":
+        return accept_performer(listener, Terms(digest="same", shape=shape, link=link), timeout_s=60)
+    stand_in = runpy.run_path(str(PERFORMER_END))["STAND_IN"]
+    offer = AnnouncedOffer(stand_in, shape, "127.0.0.1", device="cpu")
+    line = listener.accept(60)
+    assert line is not None
+    line.sendall(offer.address.encode())
+    with closing(offer):
+        return offer.open(Peer("performer", line), 60)
 
 
 @pytest.fixture(scope="module", params=LINKS)
@@ -281,7 +300,7 @@ def test_a_closed_end_says_so(link: str) -> None:
 def test_a_kill_leaves_nothing_behind(link: str) -> None:
     def names() -> set[str]:
         found = [path.name for folder in ("/dev/shm", "/tmp") for path in Path(folder).iterdir()]
-        ours = ("thinker", "performer", "gloo", "torch", "psm")
+        ours = ("thinker", "performer", "gloo", "torch", "psm", "ccl", "fi_", ":")
         return {name for name in found if any(word in name for word in ours)}
 
     def num_fds() -> int:

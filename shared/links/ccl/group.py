@@ -1,0 +1,179 @@
+"""A process group over oneCCL, and the backend "ccl" of torch.distributed.
+
+Where Intel's own `oneccl_bindings_for_pytorch` is installed and fits the torch beside it, it is the backend.
+"""
+
+import importlib
+import importlib.util
+import logging
+import time
+from contextlib import suppress
+from datetime import timedelta
+from importlib import metadata
+from threading import Lock
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed import Store  # type: ignore[attr-defined]  # public, but not in torch's stubs
+
+from shared.greeting import host_identity
+from shared.links.ccl import building
+from shared.links.ccl.library import Communicator, UnderWay, forget_names, load
+from shared.links.groups import Backend, Group, Setting
+
+_log = logging.getLogger(__name__)
+
+BINDINGS = "oneccl_bindings_for_pytorch"
+_NAME = "ccl"
+_LOOK_S = 0.02  # how soon a wait sees that its group was aborted
+_NOT_YET_S = 0.001  # until the other side's next look into the store
+
+# What was under way when a peer went stays known to oneCCL: its memory is never given back.
+_abandoned: list[Tensor] = []
+
+
+class CclWork(dist.Work):
+    """A message under way."""
+
+    def __init__(self, group: "CclGroup", under_way: UnderWay, tensor: Tensor) -> None:
+        super().__init__()
+        self._group = group
+        self._under_way = under_way
+        self._tensor = tensor
+        self._done = False
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        """Wait until it is done; 0 has no limit.
+
+        Raises:
+            RuntimeError: it wasn't in time, or failed, or the group was aborted.
+        """
+        deadline = time.monotonic() + timeout.total_seconds() if timeout else None
+        while not self._done:
+            self._done = self._group.finish(self._under_way, self._tensor, _LOOK_S)
+            if not self._done and deadline is not None and time.monotonic() > deadline:
+                raise RuntimeError(f"oneCCL: not done within {timeout.total_seconds():g} s")
+        return True
+
+    def is_completed(self) -> bool:
+        """Whether it is done."""
+        self._done = self._done or self._group.finish(self._under_way, self._tensor, 0)
+        return self._done
+
+
+class CclGroup(dist.ProcessGroup):
+    """Two processes that send each other tensors of host memory. Each direction is one thread's at a time."""
+
+    def __init__(self, store: Store, rank: int, timeout: timedelta) -> None:
+        """Meet the other rank within `timeout`; RuntimeError if it does not come."""
+        super().__init__(rank, 2)  # type: ignore[call-arg]  # torch's stubs know one constructor of two
+        self._store = store
+        self._deadline = time.monotonic() + timeout.total_seconds()
+        store.set(f"host{rank}", host_identity())
+        other = store.get(f"host{1 - rank}").decode()
+        self._library = load(rank, one_host=host_identity() == other)
+        self._communicator: Communicator | None = self._library.connect(rank, self._get, self._put)
+        self._over = False
+        self._calls = Lock()  # held by every call: none is inside when the communicator goes
+
+    def send(self, tensors: list[Tensor], dst: int, tag: int = 0) -> dist.Work:  # noqa: ARG002 — in order
+        """Begin to send the one tensor; it must stay as it is until the work is done."""
+        (tensor,) = tensors
+        with self._calls:
+            under_way = self._library.send(self._connected(), tensor.data_ptr(), tensor.nbytes, dst)
+        return CclWork(self, under_way, tensor)
+
+    def recv(self, tensors: list[Tensor], src: int, tag: int = 0) -> dist.Work:  # noqa: ARG002
+        """Begin to receive into the one tensor, which is as large as what comes."""
+        (tensor,) = tensors
+        with self._calls:
+            under_way = self._library.receive(self._connected(), tensor.data_ptr(), tensor.nbytes, src)
+        return CclWork(self, under_way, tensor)
+
+    def finish(self, under_way: UnderWay, tensor: Tensor, seconds: float) -> bool:
+        """Whether a work is done within so many seconds; RuntimeError when it failed or was aborted."""
+        with self._calls:
+            try:
+                self._connected()
+                return self._library.wait(under_way, seconds)
+            except RuntimeError:
+                _abandoned.append(tensor)
+                raise
+
+    def abort(self) -> None:
+        """End the group, and every wait; from any thread."""
+        self._over = True  # so that whoever waits makes room
+        with self._calls:
+            if self._communicator is not None:
+                self._library.disconnect(self._communicator)
+                self._communicator = None
+
+    def shutdown(self) -> None:
+        """The same: nothing here waits for the other side."""
+        self.abort()
+
+    def _connected(self) -> Communicator:
+        if self._over or self._communicator is None:
+            raise RuntimeError("oneCCL: the group was aborted")
+        return self._communicator
+
+    def _get(self, key: str) -> bytes | None:
+        try:
+            if self._store.check([key]):
+                return bytes(self._store.get(key))
+        except RuntimeError as error:
+            _log.debug("ccl: the store is gone: %s", error)
+            return None
+        time.sleep(_NOT_YET_S)
+        return None if time.monotonic() > self._deadline else b""
+
+    def _put(self, key: str, value: bytes) -> None:
+        with suppress(RuntimeError):  # without a store nobody reads it
+            self._store.set(key, value)  # type: ignore[arg-type]  # bytes go too
+
+
+def _lacking(_device: str) -> str | None:
+    return None if _bindings_fit() else building.lacking()
+
+
+def _prepare() -> None:
+    if not _bindings_fit():
+        building.shim()
+
+
+def _make(setting: Setting) -> Group:
+    register()
+    create = dist.Backend._plugins[_NAME.upper()].creator_fn  # noqa: SLF001 — else it must be the default group
+    group: Group = create(setting.store, setting.rank, 2, timedelta(seconds=setting.timeout_s))
+    return group
+
+
+def register() -> None:
+    """Let torch.distributed know the backend "ccl"."""
+    if dist.is_backend_available(_NAME):
+        return
+    if _bindings_fit():
+        importlib.import_module(BINDINGS)
+    else:
+        dist.Backend.register_backend(_NAME, _create, devices=["cpu"])
+
+
+def _create(store: Store, rank: int, size: int, timeout: timedelta) -> CclGroup:
+    if size != 2:
+        raise RuntimeError(f"ccl: this backend is for 2 ranks, not {size}")
+    return CclGroup(store, rank, timeout)
+
+
+def _bindings_fit() -> bool:
+    """Whether Intel's bindings are there, for this torch: beside another one their import fails."""
+    if importlib.util.find_spec(BINDINGS) is None:
+        return False
+    made_for, there = metadata.version("oneccl_bind_pt"), torch.__version__
+    if made_for.split(".")[:2] == there.split(".")[:2]:
+        return True
+    _log.debug("ccl: %s %s does not fit torch %s", BINDINGS, made_for, there)
+    return False
+
+
+CCL = Backend(name="ccl", lacking=_lacking, make=_make, prepare=_prepare, settle=forget_names)
