@@ -20,10 +20,11 @@ from shared.memory import rss_mb
 from shared.models.family import Family
 from shared.models.layout import Block
 from thinker.admission import Admission
+from thinker.load import Load
 from thinker.pipeline import Counts, Pipeline, PipelineOptions
 from thinker.seat import Seat
 from thinker.stays import Stays
-from thinker.timings import Load, Timings
+from thinker.timings import Timings
 from thinker.units import AgentUnit, MediaSpec, UserSource
 from thinker.warmup import warm_up
 
@@ -76,7 +77,7 @@ class ThinkerEngine:
         self._asked: dict[int, _Session] = {}  # sessions that shall run; the model thread follows
         self._seats: dict[int, Seat] = {}  # those that do
         self._admission: Admission | None = None
-        self._load = Load(self.timings)
+        self._load: Load | None = None
         self._num_sessions = 0
         self._stays = Stays()
         self._said: deque[str] = deque()
@@ -100,9 +101,9 @@ class ThinkerEngine:
     ) -> _Session | None:
         """Take a slot, if one is free and another session can be held in real time."""
         with self._lock:
-            if not self.ready or self._admission is None:
+            if not self.ready or self._admission is None or self._load is None:
                 return None
-            if not self._admission.fits(len(self._asked), self._load.share):
+            if not self._admission.fits(len(self._asked), self._load.slower):
                 return None
             self._num_sessions += 1
             asked = _Session(session=self._num_sessions, source=inbox, on_unit=on_unit, on_end=on_end)
@@ -162,22 +163,21 @@ class ThinkerEngine:
         costs = warm_up(pipeline, self.spec, stopping=lambda: self._stopping)
         if self._stopping:
             return
-        self._admission = Admission(
-            unit_ms=self.spec.unit_ms, slots=self._options.pipeline.slots, costs=costs
-        )
-        log.info("ready for %d sessions", self._admission.most)
+        unit_ms, slots = self.spec.unit_ms, self._options.pipeline.slots
+        admission = Admission(unit_ms=unit_ms, slots=slots, costs=costs)
+        self._load = load = Load(self.timings, busy_ms=admission.busy_ms, unit_ms=unit_ms)
+        self._admission = admission
+        log.info("ready for %d sessions", admission.most)
         while not self._stopping:
             self._doorbell.answer()
             self._follow(pipeline)
+            load.look(len(self._seats))
             pipeline.step()
-            self._load.look()
 
     def _follow(self, pipeline: Pipeline) -> None:
         """Close and open what the event loop has asked for."""
         with self._lock:
             asked = dict(self._asked)
-        if asked.keys() != self._seats.keys():
-            self._load.forget()
         for number in self._seats.keys() - asked.keys():
             pipeline.close(self._seats.pop(number))
         for number in asked.keys() - self._seats.keys():
@@ -216,7 +216,7 @@ class ThinkerEngine:
         summary = self.timings.summary()
         counts = self.counts
         late_share = counts.late / max(1, counts.emitted)
-        admission = self._admission
+        admission, load = self._admission, self._load
         with self._lock:
             text, heard, running = "".join(self._said).strip(), list(self._heard), len(self._asked)
         return {
@@ -234,7 +234,8 @@ class ThinkerEngine:
                 "running": running,
                 "slots": self._options.pipeline.slots,
                 "fit": None if admission is None else admission.most,
-                "load": self._load.share,
+                "load": None if load is None else load.share,
+                "slower": None if load is None else load.slower,
             },
             "rss_mb": {"thinker": rss_mb(), "performer": None},
             "restarts": 0,

@@ -7,17 +7,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from shared.reporting import Stages
-from shared.slices import SliceHeader
+from shared.slices import Flags, SliceHeader
 from thinker.seat import Seat
 
 STAGES = ("encode", "state", "send", "append", "solve", "return", "decode", "remember")
 LOOP = ("remember", "state", "send", "append", "solve", "return")
 EXCHANGE = ("send", "append", "solve", "return")
 WHOLE = ("model_side", "unit_interval", "solve_plus_exchange", "loop")
-
-
-LOOK_EVERY_S = 1.0
-FRESH = 0.3  # weight of the last second in what is taken for the present load
 
 
 class Timings:
@@ -71,6 +67,18 @@ class Timings:
             seat.parts |= parts
             self.stages.record("loop", sum(seat.parts.get(name, 0.0) for name in LOOP))
 
+    def remembered(self, header: SliceHeader, seat: Seat, seconds: float) -> None:
+        """The Performer's own pass over clean latents is here, and was appended within `seconds`.
+
+        For the loop it is over at this moment, whatever part of it was exchange.
+        """
+        took = (time.monotonic_ns() - seat.returned_ns) / 1e9
+        self.stages.record("remember", took)
+        seat.parts["remember"] = took
+        self.thinker_busy_s += seconds
+        if not header.flags & Flags.MORE:  # once a batch
+            self.performer_busy_s += header.solve_ns / 1e9
+
     def emitted(self, seat: Seat, complete_at: float) -> None:
         """A unit was decoded, whose user unit was complete at this moment of the monotonic clock."""
         now = time.monotonic()
@@ -92,27 +100,3 @@ class Timings:
         rounded = {name: {k: round(v, 3) for k, v in row.items()} for name, row in seen.items()}
         whole: dict[str, object] = {f"{name}_ms": rounded.get(name, nothing) for name in WHOLE}
         return whole | {"stages_ms": {name: rounded.get(name, nothing) for name in STAGES}}
-
-
-class Load:
-    """What share of the time the busier of the two processes works at present."""
-
-    def __init__(self, timings: Timings) -> None:
-        self.share: float | None = None
-        """Smoothed over a few seconds; None until the first is over."""
-        self._timings = timings
-        self._at: float | None = None
-        self._busy = (0.0, 0.0)
-
-    def forget(self) -> None:
-        """What was measured is of another number of sessions."""
-        self.share = self._at = None
-
-    def look(self) -> None:
-        """To be called now and then by the thread that writes the timings."""
-        now, busy = time.monotonic(), (self._timings.thinker_busy_s, self._timings.performer_busy_s)
-        if self._at is None or now - self._at >= LOOK_EVERY_S:
-            if self._at is not None:
-                most = max(new - old for new, old in zip(busy, self._busy, strict=True)) / (now - self._at)
-                self.share = most if self.share is None else self.share + FRESH * (most - self.share)
-            self._at, self._busy = now, busy

@@ -9,6 +9,7 @@ import itertools
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from statistics import median
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from thinker.timings import LOOP, Timings
 from thinker.units import MediaSpec, UserUnit
 
 UNITS = 12  # that one session is run for
-BATCH_UNITS = 4  # that each larger number of sessions is run for
+BATCH_UNITS = 5  # that each larger number of sessions is run for
 WITHIN_S = 2.0  # no more is begun after that: large models on a CPU take seconds for a unit
 FIRST_SESSION = 1 << 31  # numbers that no other session has: a late answer to one of these is dropped by it
 FIRST_UNITS = 2  # of a run, which load libraries and touch memory, don't count
@@ -61,31 +62,41 @@ def warm_up(pipeline: Pipeline, spec: MediaSpec, *, stopping: Callable[[], bool]
 def _run(
     model: Pipeline, spec: MediaSpec, numbers: list[int], enough_at: float, stopping: Callable[[], bool]
 ) -> Cost:
-    sessions = len(numbers)
-    timings, counts = Timings(one_host=model.timings.one_host), Counts()
+    """What a unit of the sessions with these numbers costs: the median, so that a burst of else doesn't."""
+    sessions, counts = len(numbers), Counts()
     # Room for these alone, so that they are spread over the phases as a full house is.
     options = replace(model.options, slots=sessions)
-    pipeline = replace(model, clock=FlatOutClock(), options=options, timings=timings, counts=counts)
+    pipeline = replace(model, clock=FlatOutClock(), options=options, counts=counts)
     seats = [
         pipeline.open(session=number, seed=0, source=Silence(spec), on_unit=lambda _: None)
         for number in numbers
     ]
-    units = UNITS if sessions == 1 else BATCH_UNITS
-    done = 0
-    while done < FIRST_UNITS + units and not stopping():
-        if done == FIRST_UNITS:
-            pipeline.timings = timings = Timings(one_host=timings.one_host)
-        elif done > FIRST_UNITS and time.monotonic() > enough_at:
-            break
-        while counts.emitted < (done + 1) * sessions and not stopping():
+    costs: list[Cost] = []
+    while len(costs) < FIRST_UNITS + (UNITS if sessions == 1 else BATCH_UNITS):
+        pipeline.timings = Timings(one_host=model.timings.one_host)
+        while counts.emitted < (len(costs) + 1) * sessions and not stopping():
             pipeline.step()
-        done += 1
+        costs.append(_cost(sessions, pipeline.timings))
+        if stopping() or (len(costs) > FIRST_UNITS and time.monotonic() > enough_at):
+            break
     for seat in seats:
         pipeline.close(seat)
-    counted = max(1, done - FIRST_UNITS)
+    return _middle(costs[FIRST_UNITS:] or costs)
+
+
+def _cost(sessions: int, unit: Timings) -> Cost:
     return Cost(
         sessions=sessions,
-        thinker_ms=1e3 * timings.thinker_busy_s / counted,
-        performer_ms=1e3 * timings.performer_busy_s / counted,
-        loop_ms=sum(timings.stages.mean_ms(name) for name in LOOP if name not in {"send", "return"}),
+        thinker_ms=1e3 * unit.thinker_busy_s,
+        performer_ms=1e3 * unit.performer_busy_s,
+        loop_ms=sum(unit.stages.mean_ms(name) for name in LOOP if name not in {"send", "return"}),
+    )
+
+
+def _middle(costs: list[Cost]) -> Cost:
+    return Cost(
+        sessions=costs[0].sessions,
+        thinker_ms=median(cost.thinker_ms for cost in costs),
+        performer_ms=median(cost.performer_ms for cost in costs),
+        loop_ms=median(cost.loop_ms for cost in costs),
     )

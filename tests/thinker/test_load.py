@@ -1,0 +1,82 @@
+"""How slow the machine is now: what a burst of something else does to it, and what joining and leaving."""
+
+import pytest
+
+from shared.clock import ManualClock
+from thinker.load import Load
+from thinker.timings import Timings
+
+UNIT_MS = 160
+WARM_MS = 20.0  # of a session's unit at warm-up
+
+
+class Pair:
+    """Works so many times as long as at warm-up; looked at as often as the model thread would."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.timings = Timings(one_host=True)
+        self.load = Load(
+            self.timings, busy_ms=lambda sessions: WARM_MS * sessions, unit_ms=UNIT_MS, now=self.clock.now
+        )
+
+    def run(self, seconds: float, *, sessions: int, slower: float = 1.0) -> None:
+        for _ in range(round(seconds * 10)):
+            self.load.look(sessions)
+            self.clock.advance(0.1)
+            self.timings.performer_busy_s += 0.1 * slower * sessions * WARM_MS / UNIT_MS
+            self.timings.thinker_busy_s += 0.05 * sessions * WARM_MS / UNIT_MS
+        self.load.look(sessions)
+
+
+@pytest.fixture
+def pair() -> Pair:
+    return Pair()
+
+
+def test_it_takes_some_seconds_to_be_known(pair: Pair) -> None:
+    pair.run(3.5, sessions=2)
+    assert pair.load.slower is None
+    assert pair.load.share == pytest.approx(2 * WARM_MS / UNIT_MS)
+    pair.run(1.5, sessions=2)
+    assert pair.load.slower == pytest.approx(1.0)
+
+
+def test_a_machine_that_is_busy_otherwise_shows(pair: Pair) -> None:
+    pair.run(10, sessions=2)
+    pair.run(4, sessions=2, slower=1.8)
+    assert pair.load.slower == pytest.approx(1.8)
+    pair.run(4, sessions=2)
+    assert pair.load.slower == pytest.approx(1.0)
+
+
+def test_a_short_burst_does_not(pair: Pair) -> None:
+    pair.run(10, sessions=2)
+    pair.run(2, sessions=2, slower=5.0)
+    assert pair.load.slower == pytest.approx(1.0)
+
+
+def test_it_does_not_depend_on_the_number_of_sessions_and_outlives_its_changes(pair: Pair) -> None:
+    pair.run(10, sessions=2, slower=1.5)
+    for sessions in (3, 4, 3, 1):
+        pair.run(0.5, sessions=sessions, slower=1.5)
+        assert pair.load.share is None
+        assert pair.load.slower == pytest.approx(1.5)
+    pair.run(5, sessions=1, slower=1.5)
+    assert pair.load.slower == pytest.approx(1.5)
+
+
+def test_what_is_measured_while_a_session_settles_belongs_to_no_number(pair: Pair) -> None:
+    pair.run(10, sessions=1)
+    pair.run(0.9, sessions=2, slower=50.0)  # the first units of a session, and what its client does
+    pair.run(6, sessions=2)
+    assert pair.load.slower == pytest.approx(1.0)
+
+
+def test_after_a_time_without_sessions_nothing_is_known(pair: Pair) -> None:
+    pair.run(10, sessions=2, slower=1.5)
+    pair.run(0.1, sessions=0)
+    assert (pair.load.share, pair.load.slower) == (None, None)
+    pair.clock.advance(1000)
+    pair.run(6, sessions=1)
+    assert pair.load.slower == pytest.approx(1.0)
