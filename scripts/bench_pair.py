@@ -13,7 +13,7 @@ from scripts.common import load_model
 from shared.clock import Clock, FlatOutClock, MonotonicClock
 from shared.config import load_config
 from shared.devices import claim_core
-from shared.exchange import Exchange
+from shared.exchange import Exchange, Rememberer
 from thinker.pipeline import PipelineOptions
 from thinker.seat import Pacing
 from thinker.timings import LOOP, STAGES
@@ -29,8 +29,9 @@ def bench(args: argparse.Namespace, console: Console) -> BenchResult:
 
         def run(clock: Clock, pacing: Pacing) -> Measured:
             options = PipelineOptions(
-                pacing=pacing, exchange=exchange, latents_within_s=config.latents_within_s
-            )
+                pacing=pacing, exchange=exchange, rememberer=Rememberer(config.remember),
+                latents_within_s=config.latents_within_s,
+            )  # fmt: skip
             return hold(family, link, clock, options, units=args.units)
 
         flat = run(FlatOutClock(), Pacing.EAGER)

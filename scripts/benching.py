@@ -5,22 +5,26 @@ from __future__ import annotations
 import itertools
 import multiprocessing
 import os
+import random
+import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from performer.loop import perform
 from scripts.common import load_model, terms_of
-from shared.clock import Clock
+from shared.clock import Clock, MonotonicClock
 from shared.config import RuntimeConfig
 from shared.devices import claim_core
 from shared.links.base import LinkEnd
-from shared.models.family import Family, Observation
+from shared.models.family import Family, Observation, Role
 from shared.models.single import replies_to
 from shared.parent import die_with_parent
 from shared.rendezvous import Listener, accept_performer, join_thinker
@@ -29,28 +33,39 @@ from thinker.timings import Timings
 from thinker.units import UserUnit
 
 JOIN_WITHIN_S = 120.0
+END_WITHIN_S = 10.0
 SENTENCE = "This sentence is here so that the agent has something to say while it is measured."
+SENTENCE_UNITS = 60  # it takes so long to say, and a rest
 WARM_UP_UNITS = 12
+ARRIVE_WITHIN_S = 0.48  # random moments of the first three units
+JUDGED_AFTER_S = 4.0  # whether sessions that are being held are hopelessly late
+HOPELESS = 0.05  # share of late units
 
 
 class Talker:
-    """A user who makes noise, moves, and types one sentence at the start."""
+    """A user who makes noise, moves, and types a sentence now and then.
 
-    def __init__(self, family: Family[Any, Any]) -> None:
+    Args:
+        family: whose units these are.
+        arrives_at: when the first unit is complete, in seconds of the monotonic clock.
+    """
+
+    def __init__(self, family: Family[Any, Any], *, arrives_at: float = 0.0) -> None:
         media = family.media
         rng = np.random.default_rng(0)
         self._pcm = (0.05 * rng.standard_normal(media.input_unit_samples)).astype(np.float32)
         shape = (media.frames_per_unit, media.input_height, media.input_width, 3)
         self._frames = rng.integers(0, 255, shape, dtype=np.uint8)
-        self._texts: tuple[str, ...] = (SENTENCE,)
+        self._arrives_at = arrives_at
+        self._units = itertools.count()
 
     def lacking(self) -> bool:
-        """There is always more to say."""
-        return False
+        """Whether the user is still to come; afterwards there is always more to say."""
+        return time.monotonic() < self._arrives_at
 
     def take(self) -> UserUnit:
         """The next unit."""
-        texts, self._texts = self._texts, ()
+        texts = (SENTENCE,) if next(self._units) % SENTENCE_UNITS == 0 else ()
         return UserUnit(pcm=self._pcm, frames=self._frames, texts=texts, interrupted=False, epoch=0)
 
     def observe(self) -> Observation:
@@ -66,6 +81,47 @@ class Measured(Timings):
     counts: Counts
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Held:
+    """Sessions that were held on the clock: shares of their units and of the time."""
+
+    sessions: int
+    late: float
+    thinker_busy: float
+    performer_busy: float
+    timings: Timings
+
+
+def nothing() -> None:
+    """Do so."""
+
+
+@contextmanager
+def seated(
+    family: Family[Any, Any],
+    link: LinkEnd,
+    clock: Clock,
+    options: PipelineOptions,
+    talkers: Sequence[Talker],
+) -> Iterator[Pipeline]:
+    """A pipeline with a session for each user; they end with the context, if it ends well."""
+    pipeline = Pipeline(
+        family=family, link=link, memory=family.allocate(options.slots), clock=clock, wakeup=link.receiver,
+        options=options, timings=Timings(one_host=True), counts=Counts(),
+    )  # fmt: skip
+    for number, talker in zip(_session_numbers, talkers, strict=False):
+        pipeline.open(session=number, seed=number, source=talker, on_unit=lambda _: None)
+    yield pipeline
+    while not pipeline.idle:
+        pipeline.wakeup.wait(None)
+        pipeline.collect()
+    for seat in list(pipeline.seats):
+        pipeline.close(seat)
+
+
+_session_numbers = itertools.count(1)
+
+
 def hold(
     family: Family[Any, Any],
     link: LinkEnd,
@@ -74,68 +130,142 @@ def hold(
     *,
     units: int,
     sessions: int = 1,
+    when_warm: Callable[[], None] = nothing,
 ) -> Measured:
     """Hold so many sessions through the pair for so many units each, after a warm-up."""
-    measured, counts = Measured(one_host=True), Counts()
-    pipeline = Pipeline(
-        family=family, link=link, memory=family.allocate(options.slots), clock=clock, wakeup=link.receiver,
-        options=options, timings=Timings(one_host=True), counts=counts,
-    )  # fmt: skip
-    numbers = itertools.islice(_session_numbers, sessions)
-    seats = [
-        pipeline.open(session=number, seed=1, source=Talker(family), on_unit=lambda _: None)
-        for number in numbers
-    ]
-    warm_up = min(WARM_UP_UNITS, units)
-    while counts.emitted < warm_up * sessions:
-        pipeline.step()
-    pipeline.timings = measured
-    pipeline.counts = measured.counts = Counts()
-    began = time.monotonic()
-    while measured.counts.emitted < units * sessions:
-        pipeline.step()
-    measured.round_ms = 1e3 * (time.monotonic() - began) * sessions / measured.counts.emitted
-    while not pipeline.idle:
-        pipeline.wakeup.wait(None)
-        pipeline.collect()
-    for seat in seats:
-        pipeline.close(seat)
+    measured = Measured(one_host=True)
+    with seated(family, link, clock, options, [Talker(family) for _ in range(sessions)]) as pipeline:
+        while pipeline.counts.emitted < warm_up_units(units, sessions) * sessions:
+            pipeline.step()
+        when_warm()
+        pipeline.timings = measured
+        pipeline.counts = measured.counts = Counts()
+        began = time.monotonic()
+        while measured.counts.emitted < units * sessions:
+            pipeline.step()
+        measured.round_ms = 1e3 * (time.monotonic() - began) * sessions / measured.counts.emitted
     return measured
 
 
-_session_numbers = itertools.count(1)
+def hold_in_real_time(
+    family: Family[Any, Any],
+    link: LinkEnd,
+    options: PipelineOptions,
+    *,
+    sessions: int,
+    seconds: float,
+    seed: int = 0,
+) -> Held:
+    """Hold sessions that begin at random moments for so many seconds, or until that is hopeless."""
+    moments, now = random.Random(seed), time.monotonic()  # noqa: S311 - nothing secret
+    talkers = [Talker(family, arrives_at=now + moments.uniform(0, ARRIVE_WITHIN_S)) for _ in range(sessions)]
+    with seated(family, link, MonotonicClock(), options, talkers) as pipeline:
+        warm_until = now + 2 * ARRIVE_WITHIN_S
+        while time.monotonic() < warm_until:
+            pipeline.step()
+        timings, counts = Timings(one_host=True), Counts()
+        pipeline.timings, pipeline.counts = timings, counts
+        began = time.monotonic()
+        while (lasted := time.monotonic() - began) < seconds:
+            pipeline.step()
+            if lasted > JUDGED_AFTER_S and late_share(counts) > HOPELESS:
+                break
+    return Held(
+        sessions=sessions,
+        late=late_share(counts),
+        thinker_busy=timings.thinker_busy_s / lasted,
+        performer_busy=timings.performer_busy_s / lasted,
+        timings=timings,
+    )
 
 
-def one_process(family: Family[Any, Any], units: int, sessions: int = 1) -> float:
+def late_share(counts: Counts) -> float:
+    """Of all units, those that were late or given up."""
+    return (counts.late + counts.dropped) / max(1, counts.emitted + counts.dropped)
+
+
+def warm_up_units(units: int, sessions: int = 1) -> int:
+    """Units of each session before a run of so many counts."""
+    return max(1, min(WARM_UP_UNITS, units) // sessions)
+
+
+def one_process(
+    family: Family[Any, Any], units: int, sessions: int = 1, when_warm: Callable[[], None] = nothing
+) -> float:
     """Milliseconds in which one process moves all sessions on by a unit, batched."""
     talkers = [Talker(family) for _ in range(sessions)]
     users = ([talker.observe() for talker in talkers] for _ in itertools.count())
     replies = replies_to(family, [1] * sessions, users)
-    for _ in range(min(WARM_UP_UNITS, units)):
+    for _ in range(warm_up_units(units, sessions)):
         next(replies)
+    when_warm()
     began = time.monotonic()
     for _ in range(units):
         next(replies)
     return 1e3 * (time.monotonic() - began) / units
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Performing:
+    """A Performer process."""
+
+    link: LinkEnd
+    pid: int
+
+
+@contextmanager
+def performing(
+    config: RuntimeConfig, family: Family[Any, Any], *, link: str = "auto"
+) -> Iterator[Performing]:
+    """A Performer in a process of its own; it ends with the context."""
+    with Listener("127.0.0.1", 0) as listener:
+        process = spawned(_perform, config, listener.port, link)
+        ended = threading.Event()
+        threading.Thread(target=_watch, args=(process, ended), daemon=True).start()
+        try:
+            terms = terms_of(family, config, link)
+            with accept_performer(listener, terms, timeout_s=JOIN_WITHIN_S, stop=ended) as end:
+                assert process.pid is not None
+                yield Performing(link=end, pid=process.pid)
+            ended.wait(END_WITHIN_S)
+        finally:
+            process.kill()
+            ended.wait()
+
+
 @contextmanager
 def performer_process(
     config: RuntimeConfig, family: Family[Any, Any], *, link: str = "auto"
 ) -> Iterator[LinkEnd]:
-    """A Performer in a process of its own and the link to it; both end with the context."""
-    with Listener("127.0.0.1", 0) as listener:
-        process = multiprocessing.get_context("spawn").Process(
-            target=_perform, args=(config, listener.port, link, os.getpid()), daemon=True
-        )
+    """The link to a Performer in a process of its own; both end with the context."""
+    with performing(config, family, link=link) as performer:
+        yield performer.link
+
+
+def spawned(work: Callable[..., None], *arguments: Any) -> BaseProcess:
+    """A fresh process that does this, with its parent's pid behind the arguments, and ends with its parent.
+
+    Ctrl-C is its parent's business alone.
+    """
+    context = multiprocessing.get_context("spawn")
+    process = context.Process(target=_child, args=(os.getpid(), work, arguments))
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # is inherited
+    try:
         process.start()
-        ended = threading.Event()
-        threading.Thread(target=_watch, args=(process, ended), daemon=True).start()
-        end = accept_performer(listener, terms_of(family, config, link), timeout_s=JOIN_WITHIN_S, stop=ended)
-    with end:
-        yield end
-    process.join(10)
-    process.kill()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return process
+
+
+def cpu_s(pid: int) -> float:
+    """Seconds of processor time that a process has used, in all of its threads."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _child(parent: int, work: Callable[..., None], arguments: Sequence[Any]) -> None:
+    die_with_parent(parent)
+    work(*arguments)
 
 
 def _watch(process: BaseProcess, ended: threading.Event) -> None:
@@ -143,12 +273,17 @@ def _watch(process: BaseProcess, ended: threading.Event) -> None:
     ended.set()
 
 
-def _perform(config: RuntimeConfig, port: int, link: str, parent: int) -> None:
-    die_with_parent(parent)
-    family = load_model(config, "cpu")
+def _perform(config: RuntimeConfig, port: int, link: str) -> None:
+    family = load_model(config, "cpu", Role.PERFORMER)
     terms = terms_of(family, config, link)
     with (
         claim_core("performer", config.pin),
         join_thinker("127.0.0.1", port, terms, timeout_s=JOIN_WITHIN_S) as end,
     ):
-        perform(family, end, slots=config.sessions, stopping=lambda: False)
+        perform(
+            family,
+            end,
+            slots=config.sessions,
+            stopping=lambda: False,
+            remembers=config.remember == "performer",
+        )

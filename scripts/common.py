@@ -14,7 +14,7 @@ from typing import Any
 from shared.config import DEFAULT, RuntimeConfig, shipped_configs
 from shared.devices import check_device, open_device, settle_threads
 from shared.errors import ConfigError
-from shared.exchange import Exchange, largest_piece
+from shared.exchange import Exchange, Rememberer, largest_messages
 from shared.links.base import LinkShape
 from shared.links.choose import check_link
 from shared.models.family import Builder, Family, Role, model_builder
@@ -151,6 +151,8 @@ def check_choices(config: RuntimeConfig, link: str, *devices: str, ranks: int = 
         LinkUnavailable, DeviceError: not on this machine.
     """
     _builder(config, ranks)
+    if ranks > 1 and config.remember == "performer":
+        raise ConfigError(f"config {config.name}: remember={config.remember!r} is not for several ranks")
     check_link(link)
     for device in devices:
         check_device(device)
@@ -165,9 +167,10 @@ def _builder(config: RuntimeConfig, ranks: int) -> Builder:
 
 def terms_of(family: Family[Any, Any], config: RuntimeConfig, link: str) -> Terms:
     """What both processes must have in common."""
+    there, back = largest_messages(family, Exchange(config.exchange), Rememberer(config.remember))
     shape = LinkShape(
-        slice_bytes=largest_piece(family, Exchange(config.exchange)),
-        latent_bytes=family.latent_bytes,
+        slice_bytes=there,
+        latent_bytes=back,
         # A batch of all sessions and its remembered units can be under way while the Performer works.
         depth=max(config.link_depth, 2 * config.sessions + 2),
     )

@@ -85,7 +85,14 @@ def _serve(
             return 0
         raise
     with link, claim_core("performer", config.pin):
-        perform(family, ends_of(link), slots=config.sessions, stopping=stop.is_set, checked=args.debug)
+        perform(
+            family,
+            ends_of(link),
+            slots=config.sessions,
+            stopping=stop.is_set,
+            remembers=config.remember == "performer",
+            checked=args.debug,
+        )
     if stop.is_set():
         return 0
     log.info("the thinker has ended")

@@ -23,7 +23,7 @@ from scripts.common import (
 from scripts.output import check_target, write_json
 from shared.config import load_config
 from shared.errors import RendezvousError
-from shared.exchange import Exchange
+from shared.exchange import Exchange, Rememberer
 from shared.links.base import LinkEnd
 from shared.models.family import Role
 from shared.rendezvous import Listener, Terms, accept_performer
@@ -101,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
         model=config.name, seed=args.seed, pin=config.pin,
         pipeline=PipelineOptions(
             slots=config.sessions, phases=config.phases, pacing=Pacing(args.pacing),
-            exchange=Exchange(config.exchange), checked=args.debug, latents_within_s=config.latents_within_s,
+            exchange=Exchange(config.exchange), rememberer=Rememberer(config.remember), checked=args.debug, latents_within_s=config.latents_within_s,
         ),
     )  # fmt: skip
     with Listener(*args.rendezvous) as listener:

@@ -1,5 +1,8 @@
 """How a KV slice is cut for its way: in one packed piece, or layer by layer while later layers compute.
 
+And which process remembers: the Thinker, or the Performer as soon as it has solved. Either then sends the slice
+to the other.
+
 One piece is the least work; pieces of layers take the exchange of a large slice off the critical path. What
 is large was measured: docs/performance.md.
 """
@@ -24,6 +27,13 @@ class Exchange(enum.Enum):
     LAYERWISE = "layerwise"
 
 
+class Rememberer(enum.Enum):
+    """Who runs the pass over the clean latents."""
+
+    THINKER = "thinker"
+    PERFORMER = "performer"
+
+
 def layers_a_piece(family: Family[Any, Any], block: Block, exchange: Exchange) -> int:
     """How many layers of the block's slice travel in one message."""
     slice_bytes = family.slice_bytes(block)
@@ -35,9 +45,11 @@ def layers_a_piece(family: Family[Any, Any], block: Block, exchange: Exchange) -
     return min(family.layers, -(-PIECE_BYTES * family.layers // slice_bytes))
 
 
-def largest_piece(family: Family[Any, Any], exchange: Exchange) -> int:
-    """Bytes of the largest message that slices need."""
-    return max(
+def largest_messages(family: Family[Any, Any], exchange: Exchange, rememberer: Rememberer) -> tuple[int, int]:
+    """Bytes of the largest payloads from Thinker to Performer, and back."""
+    there = max(
         family.slice_bytes(block) // family.layers * layers_a_piece(family, block, exchange)
         for block in Block
     )
+    back = family.slice_bytes(Block.REMEMBER) if rememberer is Rememberer.PERFORMER else 0
+    return there, max(family.latent_bytes, back)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from shared.clock import Clock, FlatOutClock, UnitClock, Wakeup
 from shared.errors import LinkTimeout
-from shared.exchange import Exchange
+from shared.exchange import Exchange, Rememberer
 from shared.links.base import LinkEnd
 from shared.models.family import Family, Observation
 from shared.models.layout import Block
@@ -54,6 +54,7 @@ class PipelineOptions:
     phases: int = 1
     pacing: Pacing = Pacing.EAGER
     exchange: Exchange = Exchange.AUTO
+    rememberer: Rememberer = Rememberer.THINKER
     decode_together: int = 1
     latents_within_s: float = 10.0
     checked: bool = False
@@ -108,7 +109,7 @@ class Pipeline:
         seat = Seat(
             session=session, slot=slot, source=source, on_unit=on_unit, clock=clock,
             pacing=self.options.pacing, state=self.family.init_state(self.memory, slot, seed),
-            flat_out=self._flat_out,
+            flat_out=self._flat_out, remembers=self.options.rememberer is Rememberer.THINKER,
         )  # fmt: skip
         self._sender.begin(session, slot, seed)
         self.seats.append(seat)
@@ -152,12 +153,23 @@ class Pipeline:
         """Take latents off the link; those of a batch are handed on together."""
         while (message := self.link.receiver.poll()) is not None:
             header, payload = message
-            if header.kind is Kind.LATENTS:
+            if header.kind is Kind.REMEMBER:
+                self._append(header, payload)
+            else:
                 self._returned.append((header, payload.view(torch.float32).clone()))
             self.link.receiver.release()
             if self._returned and not header.flags & Flags.MORE:
                 batch, self._returned = self._returned, []
                 self._take_back(batch, time.monotonic_ns())
+
+    def _append(self, header: SliceHeader, payload: Tensor) -> None:
+        """Take in the Performer's own pass over what it has made."""
+        for seat in self.seats:
+            if seat.session == header.session:
+                began = time.monotonic()
+                self.family.append(seat.state, Block.REMEMBER, header.unit, payload)
+                self.timings.remembered(header, seat, time.monotonic() - began)
+                seat.unremembered = None
 
     def _take_back(self, batch: list[tuple[SliceHeader, Tensor]], returned_ns: int) -> None:
         by_number = {seat.session: seat for seat in self.seats}
@@ -171,7 +183,7 @@ class Pipeline:
             self.timings.exchanged(headers, seats, returned_ns)
         for header, latents, seat in came:
             assert header.unit == seat.solving, f"latents of unit {header.unit}, not {seat.solving}"
-            seat.solving = None
+            seat.solving, seat.returned_ns = None, returned_ns
             if self.on_latents is not None:
                 self.on_latents(seat, header.unit, latents)
             if seat.clock.behind_s(header.unit + 1) > 0 and not self._flat_out:
@@ -183,7 +195,9 @@ class Pipeline:
     @property
     def idle(self) -> bool:
         """Whether nothing is under way at the Performer."""
-        return all(seat.solving is None for seat in self.seats)
+        return all(
+            seat.solving is None and (seat.remembers or seat.unremembered is None) for seat in self.seats
+        )
 
     def _encode(self, seats: Sequence[Seat]) -> None:
         users, complete_at = [], []

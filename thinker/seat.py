@@ -86,6 +86,7 @@ class Seat:
     clock: UnitClock
     pacing: Pacing
     state: Any
+    remembers: bool = True  # or the Performer does
     flat_out: bool = False  # every tick is due at once (benches): no unit can be late or given up
     phase: int | None = None  # from the user's first unit on
     unit: int = 0  # the next state pass
@@ -93,6 +94,7 @@ class Seat:
     encoded: Encoded | None = None
     solving: int | None = None
     sent_ns: int = 0
+    returned_ns: int = 0
     undecoded: deque[Solved] = field(default_factory=deque)
     unremembered: Solved | None = None
     asked: dict[int, Asked] = field(default_factory=dict)
@@ -110,10 +112,13 @@ class Seat:
         if due and self.solving is None:
             if self.encoded is None:
                 return Action.ENCODE
-            return Action.STATE if self.unremembered is None else Action.REMEMBER
+            if self.unremembered is None:
+                return Action.STATE
+            if self.remembers:
+                return Action.REMEMBER
         if self.undecoded and self._may_decode():
             return Action.DECODE
-        if self.unremembered is not None:
+        if self.unremembered is not None and self.remembers:
             return Action.REMEMBER_AHEAD
         if due and self.encoded is None:
             return Action.ENCODE_AHEAD

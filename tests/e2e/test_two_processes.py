@@ -1,5 +1,6 @@
 """Two processes give byte for byte what one process gives."""
 
+import dataclasses
 import itertools
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from performer.loop import perform
 from scripts.common import load_model, terms_of
 from shared.clock import Clock, FlatOutClock, ManualClock
 from shared.config import load_config
+from shared.exchange import Exchange, Rememberer
 from shared.links.base import LinkEnd
 from shared.links.loopback import loopback_pair
 from shared.models.cache import KVCache
@@ -71,13 +73,15 @@ def observe(unit: int) -> Observation:
 class Talk:
     """A session through the pair, from the Thinker's end of a link."""
 
-    def __init__(self, family: Family[Any, Any], link: LinkEnd, clock: Clock, pacing: Pacing) -> None:
+    def __init__(
+        self, family: Family[Any, Any], link: LinkEnd, clock: Clock, pacing: Pacing, **how: Any
+    ) -> None:
         self.units: list[AgentUnit] = []
         self.latents: list[Tensor] = []
         self.pipeline = Pipeline(
             family=family, link=link, memory=family.allocate(1), clock=clock, wakeup=link.receiver,
             on_latents=lambda _, __, latents: self.latents.append(latents),
-            options=PipelineOptions(pacing=pacing, checked=True), timings=Timings(one_host=True),
+            options=PipelineOptions(pacing=pacing, checked=True, **how), timings=Timings(one_host=True),
             counts=Counts(),
         )  # fmt: skip
 
@@ -185,20 +189,27 @@ class Watched:
         return getattr(self._family, name)
 
 
+@pytest.mark.parametrize("exchange", [Exchange.PACKED, Exchange.LAYERWISE])
+@pytest.mark.parametrize("rememberer", Rememberer)
 def test_the_replica_of_the_cache_is_exact_after_200_units(
-    family: Family[Any, Any], expected: list[Reply]
+    family: Family[Any, Any], expected: list[Reply], exchange: Exchange, rememberer: Rememberer
 ) -> None:
     watched: Any = Watched(family)
-    thinker_end, performer_end = loopback_pair(terms_of(family, CONFIG, "auto").shape)
+    config = dataclasses.replace(CONFIG, exchange=exchange.value, remember=rememberer.value)
+    thinker_end, performer_end = loopback_pair(terms_of(family, config, "auto").shape)
+    remembers = rememberer is Rememberer.PERFORMER
 
     def serve() -> None:
         with performer_end:
-            perform(watched, performer_end, slots=1, stopping=lambda: False, checked=True)
+            perform(
+                watched, performer_end, slots=1, stopping=lambda: False, remembers=remembers, checked=True
+            )
 
     performer = Thread(target=serve, daemon=True)
     performer.start()
     with thinker_end:
-        talk = Talk(family, thinker_end, FlatOutClock(), Pacing.EAGER)
+        how = {"exchange": exchange, "rememberer": rememberer}
+        talk = Talk(family, thinker_end, FlatOutClock(), Pacing.EAGER, **how)
         talk.run(200)
     performer.join(60)
     assert not performer.is_alive()
