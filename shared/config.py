@@ -30,10 +30,10 @@ class RuntimeConfig:
     random weights of a fixed seed. A Performer that needs more than `latents_within_s` for a unit is taken to
     be stuck.
 
-    `sessions` is how many one pair may serve at a time; memory for all of them is allocated at the start. They
-    are spread over `phases` of the unit, and batched within each. `exchange` is how KV slices travel: "packed"
-    in one piece, "layerwise" while later layers compute, "auto" by their size. `remember` is the process that
-    runs the pass over clean latents: the one with more time to spare.
+    `sessions` is how many one pair may serve at a time; memory for all of them is allocated at the start.
+    They are spread over `phases` of the unit, and batched within each. `exchange` is how KV slices travel:
+    "packed" in one piece, "layerwise" while later layers compute, "auto" by their size. `remember` is the
+    process that runs the pass over clean latents: the one with more time to spare.
 
     How a process computes: `threads` on a CPU; `pin`: its model thread on a core of its own, "auto" for where
     that helps; `dtype`: "auto" for what is fastest on the device, must be the same for both processes;
@@ -60,7 +60,7 @@ class RuntimeConfig:
             if number < 1:
                 raise ValueError(f"{name}={number} must be at least 1")
         for name, choices in CHOICES.items():
-            value = {"dtype": self.dtype, "pin": self.pin, "exchange": self.exchange, "remember": self.remember}[name]
+            value = getattr(self, name)
             if value not in choices:
                 raise ValueError(f"{name}={value!r} must be one of: {', '.join(choices)}")
         if not 0 < self.latents_within_s < math.inf:

@@ -1,7 +1,7 @@
 """How a KV slice is cut for its way: in one packed piece, or layer by layer while later layers compute.
 
-And which process remembers: the Thinker, or the Performer as soon as it has solved. Either then sends the slice
-to the other.
+And which process remembers: the Thinker, or the Performer as soon as it has solved. Either then sends the
+slice to the other.
 
 One piece is the least work; pieces of layers take the exchange of a large slice off the critical path. What
 is large was measured: docs/performance.md.

@@ -109,20 +109,17 @@ class Seat:
     def next_action(self, *, held: bool = False) -> Action:
         """The order of work when several things could be done; no new unit is begun while `held`."""
         due = self.clock.due(self.unit) and not self.awaits_user() and not held
-        if due and self.solving is None:
-            if self.encoded is None:
-                return Action.ENCODE
-            if self.unremembered is None:
-                return Action.STATE
-            if self.remembers:
-                return Action.REMEMBER
-        if self.undecoded and self._may_decode():
-            return Action.DECODE
-        if self.unremembered is not None and self.remembers:
-            return Action.REMEMBER_AHEAD
-        if due and self.encoded is None:
-            return Action.ENCODE_AHEAD
-        return Action.WAIT
+        free = due and self.solving is None
+        to_remember = self.unremembered is not None and self.remembers
+        possible = {
+            Action.ENCODE: free and self.encoded is None,
+            Action.REMEMBER: free and to_remember,
+            Action.STATE: free and self.unremembered is None,
+            Action.DECODE: bool(self.undecoded) and self._may_decode(),
+            Action.REMEMBER_AHEAD: to_remember,
+            Action.ENCODE_AHEAD: due and self.encoded is None,
+        }
+        return next((action for action, is_possible in possible.items() if is_possible), Action.WAIT)
 
     def awaits_user(self) -> bool:
         """Whether the unit whose tick has come should be there, isn't yet, and time can be spared for it."""
