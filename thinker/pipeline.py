@@ -242,6 +242,8 @@ class Pipeline:
         sent_ns, seconds = self._sender.after(Block.STATE, seats, units)
         self.timings.packed(seconds)
         for seat, each, says in zip(seats, encoded, said, strict=True):
+            if says.warning:
+                log.warning("session %d: %s", seat.session, says.warning)
             seat.asked[seat.unit] = Asked(epoch=each.epoch, complete_at=each.complete_at, said=says)
             seat.sent_ns = sent_ns
             seat.solving, seat.encoded = seat.unit, None
@@ -259,7 +261,7 @@ class Pipeline:
                 AgentUnit(
                     unit=each.unit, epoch=asked.epoch, pcm=emission.pcm, frames=emission.frames,
                     text=asked.said.text, speaking=asked.said.speaking, refused=asked.said.refused,
-                    heard=asked.said.heard,
+                    heard=asked.said.heard, warning=asked.said.warning,
                 )
             )  # fmt: skip
 

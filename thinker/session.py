@@ -237,6 +237,8 @@ class Session:
         if unit.speaking != self._speaking:
             self._speaking = unit.speaking
             self._send(m.AgentState(state="speaking" if unit.speaking else "listening"))
+        if unit.warning:
+            self._send(m.Warning(code="session", message=unit.warning))
         for line in unit.refused:
             self._refuse(line, "nothing in it can be spoken, or too much waits to be spoken")
         if self._machine.paused:

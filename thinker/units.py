@@ -46,7 +46,8 @@ class AgentUnit:
     the engine must not write to them again. `epoch` is that of the `UserUnit` that it answers: the server
     drops what is older than the last interruption. `text` is what the agent begins to say in this unit.
     `refused` are lines of the user that the model won't answer: there is nothing to say in them, or too much
-    waits. `heard` names what the user was understood to ask for, if anything.
+    waits. `heard` names what the user was understood to ask for, if anything. `warning` is something that the
+    user should know of the session.
     """
 
     unit: int
@@ -57,6 +58,7 @@ class AgentUnit:
     speaking: bool
     refused: tuple[str, ...] = ()
     heard: str = ""
+    warning: str = ""
 
 
 class UserSource(Protocol):

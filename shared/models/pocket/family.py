@@ -33,7 +33,9 @@ from shared.models.pocket.weights import PocketWeights, load_pocket
 from shared.models.solver import unit_noise
 from shared.tables import from_table
 
+FORGETS = "what was more than {minutes:.3g} minutes ago is forgotten from now on: the history is full"
 REST_UNITS = 3  # in which a session begins: a face is seen at rest before it speaks
+UNIT_S = 0.16
 AT_REST = TextSlots(phones=(SILENCE,) * STEPS_PER_UNIT, words=())
 
 
@@ -71,7 +73,7 @@ class PocketFamily:
         weights.network.to_compute_in(self.dtype)
         self.layout = config.layout()
         self.media = Media(
-            unit_ms=160,
+            unit_ms=round(1000 * UNIT_S),
             fps=25,
             frames_per_unit=FRAMES_PER_UNIT,
             sample_rate=config.audio.sample_rate,
@@ -199,6 +201,7 @@ class PocketFamily:
             speaking=slots.speaking,
             refused=refused,
             heard=intent.heard.name.lower() if intent.heard else "",
+            warning=FORGETS.format(minutes=unit * UNIT_S / 60) if unit == self.config.full_after else "",
         )
         return said, slots, intent.gesture
 

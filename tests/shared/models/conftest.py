@@ -1,6 +1,6 @@
 """A tiny pocket model whose weights are all random, none left at zero, so that everything has an effect."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -36,9 +36,12 @@ def stir(module: nn.Module) -> None:
 def tiny_family() -> Callable[..., PocketFamily]:
     """Builds the family of `configs/tiny.toml`; keyword arguments replace fields of its tables."""
 
-    def build(**changes: Mapping[str, Any]) -> PocketFamily:
+    def build(**changes: Any) -> PocketFamily:
         table = load_config("tiny").model
-        merged = table | {name: table.get(name, {}) | change for name, change in changes.items()}
+        merged = table | {
+            name: table.get(name, {}) | change if isinstance(change, dict) else change
+            for name, change in changes.items()
+        }
         config = from_table(PocketConfig, merged, "model")
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(1)
