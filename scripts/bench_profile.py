@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -13,17 +12,17 @@ from typing import Any
 
 from rich.console import Console
 
-from scripts.bench import BenchResult, machine
-from scripts.benching import hold, performer_process
+from scripts.bench import BenchResult
+from scripts.benching import hold, performer_process, spawned
 from scripts.common import load_model
 from scripts.planning.load import STAGES
 from scripts.planning.measure import WARM_UP_UNITS, Batch, weight_bytes
 from scripts.planning.profile import Curve, Exchange, Profile, Sizes, Stage, Stages
 from shared.clock import MonotonicClock
 from shared.config import RuntimeConfig, load_config
+from shared.devices import describe
 from shared.models.family import Family
 from shared.models.layout import Block
-from shared.parent import die_with_parent
 from thinker.pipeline import PipelineOptions
 
 BATCHES = (1, 2, 4, 8)
@@ -41,10 +40,10 @@ def bench(args: argparse.Namespace, console: Console) -> BenchResult:
     console.print("stages measured; now the exchange, and two processes at once")
     profile = Profile(
         model=config.name,
-        machine=", ".join(f"{key} {value}" for key, value in machine().items()),
+        machine=", ".join(f"{key} {value}" for key, value in describe().items()),
         unit_ms=family.media.unit_ms,
         stages=Stages(**stages),
-        exchange=_exchange(config, family, stages["pack"].at(1)),
+        exchange=_exchange(config, family, stages["pack"].at(1), min(args.units, EXCHANGED_UNITS)),
         sizes=_sizes(family),
         slow_down=((1, 1.0), (2, _slow_down(config, family, args.units))),
     )
@@ -80,13 +79,13 @@ def _stage(batches: list[Batch], name: str) -> Stage:
     return Stage(ms=curve, p99_over_p50=round(batches[0].spread(name), 3))
 
 
-def _exchange(config: RuntimeConfig, family: Family[Any, Any], pack_ms: float) -> Exchange:
+def _exchange(config: RuntimeConfig, family: Family[Any, Any], pack_ms: float, units: int) -> Exchange:
     """From a pair on the clock: how long a message is on its way while neither side works on it.
 
     Through memory of one host that does not depend on its size: what copying takes is in `pack` and `append`.
     """
     with performer_process(config, family) as link:
-        timings = hold(family, link, MonotonicClock(), PipelineOptions(), units=EXCHANGED_UNITS)
+        timings = hold(family, link, MonotonicClock(), PipelineOptions(), units=units)
     there_ms = timings.stages.percentile_ms("send", 50) - pack_ms
     back_ms = timings.stages.percentile_ms("return", 50)
     return Exchange(fixed_us=round(1e3 * max(0.0, there_ms + back_ms) / 2, 1), us_per_mb=0.0)
@@ -126,8 +125,7 @@ def _neighbour(config: RuntimeConfig) -> Iterator[Event]:
     """Another process that serves a session of its own whenever the event is set."""
     context = multiprocessing.get_context("spawn")
     ready, busy = context.Event(), context.Event()
-    process = context.Process(target=_serve, args=(config, ready, busy, os.getpid()), daemon=True)
-    process.start()
+    process = spawned(_serve, config, ready, busy)
     try:
         ready.wait(READY_WITHIN_S)
         yield busy
@@ -136,8 +134,7 @@ def _neighbour(config: RuntimeConfig) -> Iterator[Event]:
         process.join()
 
 
-def _serve(config: RuntimeConfig, ready: Event, busy: Event, parent: int) -> None:
-    die_with_parent(parent)
+def _serve(config: RuntimeConfig, ready: Event, busy: Event) -> None:
     batch = Batch(load_model(config, "cpu"), 1)
     batch.run(WARM_UP_UNITS)
     ready.set()

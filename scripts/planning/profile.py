@@ -32,11 +32,16 @@ class Stage:
             raise ValueError(f"p99_over_p50={self.p99_over_p50} must be at least 1")
 
     def at(self, sessions: int) -> float:
-        """Milliseconds for a batch; between measured sizes, and beyond them, on a straight line.
+        """Milliseconds for a batch: on straight lines between measured sizes.
 
-        A stage that was measured at one size alone is taken to gain nothing from batching.
+        Beyond them every further session costs as much as it did between the last two, or on average where
+        that is more: nothing is hoped for that was not seen. A stage that was measured at one size alone is
+        taken to gain nothing from batching.
         """
-        return interpolate(self.ms if len(self.ms) > 1 else ((0, 0.0), *self.ms), sessions)
+        curve = self.ms if len(self.ms) > 1 else ((0, 0.0), *self.ms)
+        (x0, y0), (x1, y1) = curve[0], curve[-1]
+        on_lines = interpolate(curve, sessions)
+        return on_lines if sessions <= x1 else max(on_lines, y1 + (sessions - x1) * (y1 - y0) / (x1 - x0))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -14,7 +14,13 @@ MakeProfile = Callable[..., Profile]
 
 def test_costs_between_and_beyond_the_measured_batches_lie_on_lines() -> None:
     stage = Stage(ms=((1, 10.0), (2, 14.0), (4, 20.0)))
-    assert [stage.at(n) for n in (1, 2, 3, 4, 8)] == [10, 14, 17, 20, 32]
+    assert [stage.at(n) for n in (1, 2, 3, 4)] == [10, 14, 17, 20]
+
+
+def test_beyond_the_measured_batches_no_gain_is_hoped_for() -> None:
+    flattening, steepening = ((1, 10.0), (2, 40.0), (4, 40.0)), ((1, 10.0), (2, 10.0), (4, 40.0))
+    assert Stage(ms=flattening).at(7) == 10 + 6 * 10  # as on average
+    assert Stage(ms=steepening).at(7) == 40 + 3 * 15  # as between the last two
 
 
 def test_a_stage_measured_at_one_size_gains_nothing_from_batching() -> None:

@@ -137,6 +137,6 @@ def test_nothing_is_faster_than_its_busiest_part(
     profile = make_profile(ms, gain=gain)
     for cell in (ONE_PROCESS, PAIR, Cell(thinkers=2, performers=1), Cell(performers=1, shards=1)):
         sessions = group * phases * cell.thinkers
-        load = Load(sessions=sessions, phases=phases, units=30, flat_out=True, jitter=False)
+        load = Load(sessions=sessions, phases=phases, units=40, flat_out=True, jitter=False)
         bound = max(shares(profile, cell, load).values()) * profile.unit_ms
-        assert simulate(profile, cell, load).interval_ms >= 0.99 * bound
+        assert simulate(profile, cell, load).interval_ms >= 0.95 * bound  # measured over a few units
