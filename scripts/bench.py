@@ -4,24 +4,33 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import os
-import platform
+import itertools
+import logging
+import math
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import torch
 from rich.console import Console
 from rich.table import Table
 
 from scripts.common import add_config_argument
 from scripts.output import check_target, write_json
 from shared.config import load_config
+from shared.devices import claim_core, describe, settle_threads
 
 BENCHES = {
+    "history": "hours of units: memory, and what a unit costs at the end and where the cache wraps",
+    "links": "messages between two processes over each link, beside two plain copies; cores idle and busy",
+    "layouts": "the pair beside one process, and beside two replicas, on the same cores; and their memory",
     "pair": "the two processes flat out and on the clock, beside the same work in one process",
     "plan": "the best split of --devices, predicted from a --profile",
     "profile": "what each stage costs, by the number of sessions; --json writes a profile for plan",
+    "sessions": "what batches cost, and how many sessions a pair holds in real time, with and without server",
 }
+
+
+WIDTH = 160  # of what is not printed to a terminal
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,6 +55,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--units", type=positive, default=200, metavar="N", help="units a run (default %(default)s)"
     )
+    parser.add_argument(
+        "--seconds", type=positive, default=20, metavar="N", help="sessions: that each number of them is held"
+    )
+    parser.add_argument(
+        "--hours", type=hours, default=8.0, metavar="H", help="history: of media (default %(default)s)"
+    )
+    parser.add_argument(
+        "--sessions", type=positive, default=8, metavar="N",
+        help="history: that share these hours; 1 takes longest (default %(default)s)",
+    )  # fmt: skip
     parser.add_argument("--profile", type=Path, metavar="P.json", help="plan: written by `bench profile`")
     parser.add_argument("--devices", type=positive, metavar="N", help="plan: how many there are")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write machine, rows and ratios")
@@ -58,13 +77,26 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def hours(text: str) -> float:
+    """A length of time above 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of hours above 0")
+    return number
+
+
 def run(args: argparse.Namespace) -> int:
     """Do what the options say; returns the exit code."""
     if args.json is not None:
         check_target(args.json)
-    torch.set_num_threads(load_config(args.config).threads)
-    console = Console()
-    about = machine()
+    config = load_config(args.config)
+    settle_threads(config.threads)
+    logging.basicConfig(level=logging.ERROR, format="bench: %(message)s")  # that units are late is the result
+    console = Console(width=None if sys.stdout.isatty() else WIDTH)
+    about = machine(config.pin)
     console.print(", ".join(f"{key} {value}" for key, value in about.items()))
     result: BenchResult = importlib.import_module(f"scripts.bench_{args.name}").bench(args, console)
     show(console, result)
@@ -81,27 +113,20 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def machine() -> dict[str, str | int]:
-    """What the figures were measured on."""
-    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
-    return {
-        "cpu": names[0] if names else platform.processor(),
-        "cores": os.cpu_count() or 0,
-        "threads per process": torch.get_num_threads(),
-        "load": f"{os.getloadavg()[0]:.1f}",
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-    }
+def machine(pin: str = "off") -> dict[str, str | int]:
+    """What the figures were measured on, for processes that are pinned like this."""
+    with claim_core("bench", pin) as core:
+        each = "none" if core is None else "a core each"
+    return describe(f"{each} ({pin})" if pin == "auto" else each)
 
 
 def show(console: Console, result: BenchResult) -> None:
-    """Print rows as a table, then the ratios."""
-    columns = list(dict.fromkeys(column for row in result.rows for column in row))
-    table = Table(*columns)
-    for row in result.rows:
-        table.add_row(*(_cell(row.get(column, "")) for column in columns))
-    console.print(table)
+    """Print rows as tables, one for those with the same columns, then the ratios."""
+    for columns, rows in itertools.groupby(result.rows, key=tuple):
+        table = Table(*columns)
+        for row in rows:
+            table.add_row(*(_cell(row[column]) for column in columns))
+        console.print(table)
     for name, ratio in result.ratios.items():
         console.print(f"{name:<32} {'-' if ratio is None else f'{ratio:.3f}'}")
     for note in result.notes:
