@@ -26,6 +26,14 @@ def seeded() -> None:
     torch.manual_seed(0)
 
 
+@pytest.fixture(params=[torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+def dtype(request: pytest.FixtureRequest) -> torch.dtype:
+    """What packed layers compute in, where the processor can."""
+    if request.param == torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        pytest.skip("this processor has no bfloat16")
+    return request.param
+
+
 @torch.no_grad()
 def stir(module: nn.Module) -> None:
     for parameter in module.parameters():

@@ -109,8 +109,7 @@ def test_statistics_are_undone_by_decoding(codec: AudioCodec) -> None:
     assert torch.equal(codec.decode(z_BTZ, codec.decoder.init_state(1)), direct)
 
 
-@pytest.mark.parametrize(("dtype", "snr"), [(torch.float32, 100), (torch.bfloat16, 30)])
-def test_packed_it_sounds_the_same_whoever_shares_the_batch(dtype: torch.dtype, snr: float) -> None:
+def test_packed_it_sounds_the_same_whoever_shares_the_batch(dtype: torch.dtype) -> None:
     codec = AudioCodec(AudioCodecConfig()).eval().requires_grad_(False)
     z_BTZ = torch.randn(3, 2 * UNIT, 64)
     expected = codec.decode(z_BTZ, codec.decoder.init_state(3))
@@ -118,7 +117,7 @@ def test_packed_it_sounds_the_same_whoever_shares_the_batch(dtype: torch.dtype, 
     state = codec.decoder.init_state(3)
     made = torch.cat([codec.decode(unit, state) for unit in z_BTZ.split(UNIT, dim=1)], dim=1)
     error = (made - expected).square().mean() / expected.square().mean()
-    assert -10 * error.log10() > snr
+    assert -10 * error.log10() > (100 if dtype == torch.float32 else 30)  # dB
     for row, z in enumerate(z_BTZ.split(1)):
         state = codec.decoder.init_state(1)
         alone = torch.cat([codec.decode(unit, state) for unit in z.split(UNIT, dim=1)], dim=1)

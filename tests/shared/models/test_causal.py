@@ -53,9 +53,8 @@ def test_contexts_of_a_row_of_blocks() -> None:
     assert [tuple(c.shape) for c in contexts] == [(3, 2, 4), (3, 4, 6)]
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.bfloat16, 1e-2)])
 @torch.inference_mode()
-def test_a_packed_block_equals_the_block(dtype: torch.dtype, tolerance: float) -> None:
+def test_a_packed_block_equals_the_block(dtype: torch.dtype) -> None:
     row = nn.ModuleList([ConvNeXtBlock(16, 5, 2)])
     x_BTC, contexts = torch.randn(3, 12, 16), init_contexts(row, 3)
     contexts[0].normal_()
@@ -64,5 +63,5 @@ def test_a_packed_block_equals_the_block(dtype: torch.dtype, tolerance: float) -
     assert isinstance(row[0], PackedConvNeXtBlock)
     assert [context.shape for context in init_contexts(row, 3)] == [contexts[0].shape]
     made, context = row[0](x_BTC, contexts[0])
-    torch.testing.assert_close(made, expected, atol=tolerance, rtol=0)
+    torch.testing.assert_close(made, expected, atol=1e-6 if dtype == torch.float32 else 1e-2, rtol=0)
     assert torch.equal(context, last)
