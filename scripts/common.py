@@ -17,6 +17,7 @@ from shared.errors import ConfigError
 from shared.exchange import Exchange, Rememberer, largest_messages
 from shared.links.base import LinkShape
 from shared.links.choose import check_link
+from shared.memory import give_back
 from shared.models.family import Builder, Family, Role, model_builder
 from shared.models.parallel import WHOLE, Share
 from shared.parent import die_with_parent
@@ -137,9 +138,11 @@ def load_model(
     """
     settle_threads(config.threads)
     opened = open_device(device, dtype=config.dtype, compiles=config.compile)
-    return _builder(config, share.ranks)(
+    family = _builder(config, share.ranks)(
         weights=config.weights_folder(), device=opened, role=role, share=share
     )
+    give_back()
+    return family
 
 
 def check_choices(config: RuntimeConfig, link: str, *devices: str, ranks: int = 1) -> None:

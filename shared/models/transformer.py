@@ -52,6 +52,12 @@ class TransformerConfig:
             if size % 2:
                 raise ValueError(f"transformer: {name}={size} must be even")
 
+    @property
+    def numbers(self) -> int:
+        """Parameters of all layers: attention, feed-forward and modulation offsets."""
+        attention = self.dim * self.head_dim * (2 * self.heads + 2 * self.kv_heads)
+        return self.layers * (attention + 3 * self.dim * self.ffn + NUM_MODULATIONS * self.dim)
+
 
 def rope_angles(steps: Tensor, config: TransformerConfig) -> Rope:
     """For media times [..., T] in steps of 40 ms, what `rotate` takes (RoFormer, arXiv 2104.09864).

@@ -44,9 +44,8 @@ def load_pocket(
         CheckpointError: see `load_weights`.
         DeviceError: there is no memory for them.
     """
-    with torch.device("meta"):
-        size = sum(p.numel() for p in PocketWeights(config).parameters())
-    device.require(4 * size, "the weights")
+    towers = config.transformer.numbers + config.listening().numbers  # the rest is small where it matters
+    device.require(4 * towers, "the weights")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(RANDOM_SEED)
         weights = PocketWeights(config)
