@@ -45,9 +45,7 @@ class Counts:
 class PipelineOptions:
     """How sessions are run: how many there is room for, in how many phases, and what is waited for.
 
-    `decode_together` is how many sessions are decoded at a time: more where batching is free, one where it
-    only makes the first wait for the last. A Performer that takes longer than `latents_within_s` for a unit
-    is taken for stuck.
+    A Performer that takes longer than `latents_within_s` for a unit is taken for stuck.
     """
 
     slots: int = 1
@@ -55,7 +53,6 @@ class PipelineOptions:
     pacing: Pacing = Pacing.EAGER
     exchange: Exchange = Exchange.AUTO
     rememberer: Rememberer = Rememberer.THINKER
-    decode_together: int = 1
     latents_within_s: float = 10.0
     checked: bool = False
 
@@ -133,7 +130,7 @@ class Pipeline:
             case Action.STATE:
                 self._state_pass(seats)
             case Action.DECODE:
-                self._decode(seats[: self.options.decode_together])
+                self._decode(seats)
             case Action.REMEMBER | Action.REMEMBER_AHEAD:
                 self._remember(seats)
             case Action.WAIT:
