@@ -9,6 +9,7 @@ from rich.console import Console
 
 from scripts.bench import BenchResult
 from scripts.planning.layouts import ONE_PROCESS, PAIR, Cell
+from scripts.planning.load import Load
 from scripts.planning.plan import Plan, Prediction, plan, predict
 from scripts.planning.profile import Profile, read_profile
 from shared.errors import ConfigError
@@ -76,16 +77,23 @@ def _split_or_not(profile: Profile, devices: int, units: int) -> dict[str, float
 def _winners(found: Plan) -> list[str]:
     rate, lowest, most = found.highest_rate, found.lowest_latency, found.most_sessions
     interval, lines = rate.alone_flat.interval_ms, [LEGEND]
-    lines += [f"highest rate of one session: {_on(rate.cell, 1)}, {interval:.1f} ms, {rate.bound_alone}"]
+    how = " (the Performer remembers)" * rate.alone_load.performer_remembers
+    lines += [f"highest rate of one session: {_on(rate.cell, 1)}, {interval:.1f} ms{how}, {rate.bound_alone}"]
     if lowest is None or most is None or most.full is None:
         return [*lines, "no layout holds even one session in real time"]
     latency, way = most.full.latency_p50_ms, most.load
     lines += [f"lowest latency of one session: {_on(lowest.cell, 1)}, {lowest.alone.latency_p50_ms:.1f} ms"]
-    how = f"{way.phases} phase{'s' if way.phases > 1 else ''}"
-    if not most.cell.one_process:
-        how += ", decoded one by one" if way.decode_together == 1 else ", decoded together"
-    held = f"{most.sessions} ({how}; {latency:.1f} ms)"
+    held = f"{most.sessions} ({_how(most.cell, way)}; {latency:.1f} ms)"
     return [*lines, f"most sessions: {_on(most.cell, most.copies)}, {held}, {most.bound}"]
+
+
+def _how(cell: Cell, load: Load) -> str:
+    """The settings of a run."""
+    parts = [f"{load.phases} phase{'s' if load.phases > 1 else ''}"]
+    if not cell.one_process:
+        parts += ["decoded one by one" if load.decode_together == 1 else "decoded together"]
+        parts += ["the Performer remembers"] * load.performer_remembers
+    return ", ".join(parts)
 
 
 def _on(cell: Cell, copies: int) -> str:

@@ -67,6 +67,8 @@ class Group:
     encoded: bool = False
     solving: bool = False
     unremembered: bool = False
+    remembers: bool = True  # or the Performer does
+    slice_came: bool = False  # of what the Performer remembers
     undecoded: deque[Solved] = field(default_factory=deque)
     emitted: list[float] = field(default_factory=list)  # when each unit had been decoded for all
     waits: list[float] = field(default_factory=list)  # from complete to decoded, of every session's units
@@ -91,12 +93,15 @@ class Group:
     def next_stage(self, now: float) -> tuple[int, str] | None:
         """What the group wants of its Thinker, the urgent first ("Order of work", docs/architecture.md)."""
         due = self.due(now) and len(self.undecoded) < MAX_UNDECODED
-        if due and not self.solving:
-            if not self.encoded:
-                return 0, "encode"
-            return 0, "remember" if self.unremembered else "state"
-        if self.undecoded and self.decoder is self.thinker:
-            return 1, "decode"
-        if self.unremembered:
-            return 2, "remember"
-        return (3, "encode") if due and not self.encoded else None
+        free = due and not self.solving
+        to_remember = self.unremembered and self.remembers
+        possible = {
+            (0, "append"): self.slice_came,
+            (0, "encode"): free and not self.encoded,
+            (0, "remember"): free and to_remember,
+            (0, "state"): free and not self.unremembered,
+            (1, "decode"): bool(self.undecoded) and self.decoder is self.thinker,
+            (2, "remember"): to_remember,
+            (3, "encode"): due and not self.encoded,
+        }
+        return next((stage for stage, is_possible in possible.items() if is_possible), None)

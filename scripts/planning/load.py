@@ -10,21 +10,21 @@ from scripts.planning.layouts import Cell
 from scripts.planning.profile import Profile
 
 STAGES = ("encode", "state", "pack", "append", "solve", "decode", "remember")
-LOOP = ("remember", "pack", "state", "pack", "state_slice", "append", "solve", "latents")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Load:
     """What a cell has to do: so many sessions in so many phases, so many units each.
 
-    A split cell decodes so many sessions of a phase in one go (one process all of them). Flat out, the next
-    unit of a session is always due; else at its tick. `copies` of the cell do the same at the same time, as
-    matters where devices slow each other down.
+    A split cell decodes so many sessions of a phase in one go (one process all of them), and either its
+    Thinker or its Performer remembers. Flat out, the next unit of a session is always due; else at its tick.
+    `copies` of the cell do the same at the same time, as matters where devices slow each other down.
     """
 
     sessions: int = 1
     phases: int = 1
     decode_together: int = 1
+    performer_remembers: bool = False
     units: int = 120
     flat_out: bool = False
     copies: int = 1
@@ -60,7 +60,9 @@ def stage_costs(profile: Profile, cell: Cell, sessions: int, decode_together: in
     Where there is a split, `decode` is that of so many sessions as are decoded in one go.
     """
     ms = {name: getattr(profile.stages, name).at(sessions) for name in STAGES}
-    ms["solve"] /= dict(profile.rank_speed_up)[cell.ranks]
+    speed_up = dict(profile.rank_speed_up)[cell.ranks]
+    ms["solve"] /= speed_up
+    ms["performer remember"] = ms["remember"] / speed_up
     if not cell.one_process:
         ms["decode"] = profile.stages.decode.at(min(sessions, decode_together))
     if profile.splits_decode and cell.shards:
@@ -91,13 +93,30 @@ def _works(
 ) -> Iterator[tuple[tuple[str, int], float]]:
     """How long each device, by role and number, is busy with a group's unit, and how long its loop takes."""
     ms = stage_costs(profile, cell, size, load.decode_together)
-    senses = ms["encode"] + ms["state"] + ms["remember"]
-    if cell.one_process:
-        yield ("process", index % cell.thinkers), senses + ms["solve"] + ms["decode"]
-        return
     decode = ms["decode"] * math.ceil(size / load.decode_together)
-    yield ("thinker", index % cell.thinkers), senses + 2 * ms["pack"] + (0.0 if cell.shards else decode)
-    yield ("performer", index % cell.performers), 2 * ms["append"] + ms["solve"]
-    yield ("loop", index), sum(ms[part] for part in LOOP)
+    if cell.one_process:
+        work = sum(ms[name] for name in ("encode", "state", "solve", "decode", "remember"))
+        yield ("process", index % cell.thinkers), work
+        return
+    thinker = ms["encode"] + ms["state"] + ms["pack"] + (0.0 if cell.shards else decode)
+    performer = ms["append"] + ms["solve"]
+    if load.performer_remembers:
+        thinker += ms["append"]
+        performer += ms["performer remember"] + ms["pack"]
+    else:
+        thinker += ms["remember"] + ms["pack"]
+        performer += ms["append"]
+    yield ("thinker", index % cell.thinkers), thinker
+    yield ("performer", index % cell.performers), performer
+    yield ("loop", index), _loop_ms(ms, load)
     if cell.shards:
         yield ("decoder", 0 if profile.splits_decode else index % cell.shards), decode
+
+
+def _loop_ms(ms: dict[str, float], load: Load) -> float:
+    """The slice of what the Thinker remembers travels during the state pass; the Performer's comes before."""
+    if load.performer_remembers:
+        remember = ms["performer remember"] + ms["pack"] + ms["remember_slice"] + ms["append"]
+    else:
+        remember = ms["latents"] + ms["remember"] + ms["pack"]
+    return remember + ms["state"] + ms["pack"] + ms["state_slice"] + ms["append"] + ms["solve"]

@@ -23,12 +23,14 @@ MOST_SESSIONS = 4096  # of a cell
 class Prediction:
     """What copies of a cell do: with one session alone, and with as many as are held in real time.
 
-    `load` is the largest that each copy holds, `full` what comes of it (None where one session is too much),
-    `flat` the same flat out. The bounds say what is nearest to its limit, alone flat out and with all.
+    `alone_load` is the better way for one session, `load` the largest that each copy holds, `full` what comes
+    of that (None where one session is too much), `flat` the same flat out. The bounds say what is nearest to
+    its limit, alone flat out and with all.
     """
 
     cell: Cell
     copies: int
+    alone_load: Load
     alone: Outcome
     alone_flat: Outcome
     load: Load
@@ -97,17 +99,21 @@ def plan(profile: Profile, devices: int, units: int = 120) -> Plan:
 
 def predict(profile: Profile, cell: Cell, copies: int, units: int = 120) -> Prediction:
     """Predict the best that up to so many copies of a cell can do."""
-    alone = simulate(profile, cell, Load(units=units))
-    alone_flat = simulate(profile, cell, Load(units=units, flat_out=True))
+    alone = Load(units=units)
+    if not cell.one_process:
+        ways = [alone, replace(alone, performer_remembers=True)]
+        alone = min(ways, key=lambda way: simulate(profile, cell, replace(way, flat_out=True)).interval_ms)
     # Where devices slow each other down, fewer copies may serve as many.
     counts: Iterable[int] = range(1, copies + 1) if len(profile.slow_down) > 1 else (copies,)
     found = [largest_load(profile, cell, Load(copies=count, units=units)) for count in counts]
     load, full = max(found, key=lambda each: each[0].copies * each[0].sessions * (each[1] is not None))
+    flat = simulate(profile, cell, replace(alone, flat_out=True))
     return Prediction(
-        cell=cell, copies=load.copies, alone=alone, alone_flat=alone_flat, load=load, full=full,
-        flat=simulate(profile, cell, replace(load, flat_out=True)),
+        cell=cell, copies=load.copies,
+        alone_load=alone, alone=simulate(profile, cell, alone), alone_flat=flat,
+        load=load, full=full, flat=simulate(profile, cell, replace(load, flat_out=True)),
         memory_bytes=cell.memory_bytes(profile, load.sessions),
-        bound_alone=_bound_alone(profile, cell, alone_flat), bound=_bound(profile, cell, load, full),
+        bound_alone=_bound_alone(profile, cell, alone, flat), bound=_bound(profile, cell, load, full),
     )  # fmt: skip
 
 
@@ -137,11 +143,16 @@ def largest_load(profile: Profile, cell: Cell, load: Load) -> tuple[Load, Outcom
 
 
 def _ways(profile: Profile, cell: Cell, load: Load) -> list[Load]:
-    """Numbers of phases, decoding one by one and, where that gains something, all together."""
+    """Numbers of phases; where there is a split, who remembers, and decoding one by one or all together."""
+    if cell.one_process:
+        return [replace(load, phases=phases) for phases in PHASES]
     decode = profile.stages.decode
-    gains = not cell.one_process and decode.at(2) < MUCH_LESS * 2 * decode.at(1)
+    gains = decode.at(2) < MUCH_LESS * 2 * decode.at(1)
     together = (MOST_SESSIONS, 1) if gains else (1,)
-    return [replace(load, phases=p, decode_together=d) for p, d in itertools.product(PHASES, together)]
+    return [
+        replace(load, phases=phases, decode_together=number, performer_remembers=performer)
+        for phases, number, performer in itertools.product(PHASES, together, (False, True))
+    ]
 
 
 def _best_of_kinds(profile: Profile, devices: int, units: int) -> list[Prediction]:
@@ -189,8 +200,8 @@ def _last_from_above(good: int, limit: int, test: Callable[[int], bool]) -> int:
     return good
 
 
-def _bound_alone(profile: Profile, cell: Cell, flat: Outcome) -> str:
-    name, share = max(shares(profile, cell, Load()).items(), key=lambda item: item[1])
+def _bound_alone(profile: Profile, cell: Cell, load: Load, flat: Outcome) -> str:
+    name, share = max(shares(profile, cell, load).items(), key=lambda item: item[1])
     return f"{name} {share * profile.unit_ms / flat.interval_ms:.0%}"
 
 

@@ -36,6 +36,7 @@ class _Simulation:
             name: math.log(getattr(profile.stages, name).p99_over_p50) / Z99 if load.jitter else 0.0
             for name in STAGES
         }
+        self._sigma["performer remember"] = self._sigma["remember"]
         self._devices: list[Device] = []
         self._groups: list[Group] = []
         self._build(profile, cell)
@@ -55,7 +56,7 @@ class _Simulation:
                 first_tick=self._unit_ms * index / len(sizes), thinker=thinker,
                 performer=performers[index % len(performers)] if performers else thinker,
                 decoder=shards[index % len(shards)] if shards else thinker,
-                flat_out=self._load.flat_out,
+                flat_out=self._load.flat_out, remembers=not self._load.performer_remembers,
             )  # fmt: skip
             thinker.groups.append(group)
             self._groups.append(group)
@@ -115,6 +116,8 @@ class _Simulation:
                 return Job(("state", "pack"), group, lambda: self._state_passed(group))
             case "remember":
                 return Job(("remember", "pack"), group, lambda: self._remembered(group))
+            case "append":
+                return Job(("append",), group, lambda: self._appended(group))
             case _:
                 return Job(("decode",), group, lambda: self._decoded(group, self._load.decode_together))
 
@@ -131,8 +134,20 @@ class _Simulation:
 
         def solved() -> None:
             self._timeline.after(group.ms["latents"], lambda: self._returned(group, complete))
+            if not group.remembers:
+                remember = Job(("performer remember", "pack"), group, remembered)
+                group.performer.queue.appendleft(remember)
+
+        def remembered() -> None:
+            self._timeline.after(group.ms["remember_slice"], lambda: self._slice_came(group))
 
         self._timeline.after(group.ms["state_slice"], arrived)
+
+    def _slice_came(self, group: Group) -> None:
+        group.slice_came = True
+
+    def _appended(self, group: Group) -> None:
+        group.slice_came = group.unremembered = False
 
     def _returned(self, group: Group, complete: float) -> None:
         group.solving, group.unremembered = False, True

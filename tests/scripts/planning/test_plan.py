@@ -84,13 +84,13 @@ def best(found: Plan) -> tuple[float, float, float]:
     )
 
 
-@settings(deadline=None, max_examples=6)
+@settings(deadline=None, max_examples=5)
 @given(ms=costs, gain=st.floats(0.2, 1.0))
 def test_more_devices_never_make_the_best_worse(
     make_profile: MakeProfile, ms: dict[str, float], gain: float
 ) -> None:
     profile = make_profile(ms, gain=gain, rank_speed_up=((1, 1.0), (2, 1.7)))
-    plans = [best(plan(profile, devices, 20)) for devices in (1, 2, 3, 4)]
+    plans = [best(plan(profile, devices, 20)) for devices in (1, 2, 3)]
     for fewer, more in itertools.pairwise(plans):
         assert all(b >= a for a, b in zip(fewer, more, strict=True))
 

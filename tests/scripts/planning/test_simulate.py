@@ -1,6 +1,7 @@
 """The simulation against closed forms, and against what a pair on two cores was measured to do."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -105,6 +106,24 @@ def test_busy_neighbours_slow_a_pair_down(make_profile: MakeProfile) -> None:
     assert alone < beside < 1.2 * alone
     replicas = simulate(crowded, ONE_PROCESS, Load(flat_out=True, jitter=False, copies=2))
     assert replicas.interval_ms == pytest.approx(1.2 * 44.3)
+
+
+def test_what_the_performer_remembers_lengthens_the_loop_by_its_way(make_profile: MakeProfile) -> None:
+    profile, load = make_profile({"solve": 60.0, "decode": 1.0}), Load(flat_out=True, jitter=False)
+    thinker = simulate(profile, PAIR, load)
+    performer = simulate(profile, PAIR, replace(load, performer_remembers=True))
+    assert performer.interval_ms - thinker.interval_ms == pytest.approx(0.15)  # it is appended
+    busy = (performer.busy["thinker"], thinker.busy["thinker"])
+    assert busy[1] - busy[0] == pytest.approx((4.3 - 0.15 + 0.05) / thinker.interval_ms, rel=0.05)
+
+
+def test_a_busy_thinker_serves_more_when_the_performer_remembers(make_profile: MakeProfile) -> None:
+    load = Load(sessions=4, phases=4, flat_out=True, jitter=False)
+    rates = [
+        simulate(make_profile(), PAIR, replace(load, performer_remembers=who)).units_per_s
+        for who in (False, True)
+    ]
+    assert rates[1] / rates[0] == pytest.approx((28.8 + 2 * 0.05) / (24.5 + 0.05 + 0.15), rel=0.02)
 
 
 def test_jitter_is_the_same_for_the_same_seed(make_profile: MakeProfile) -> None:
