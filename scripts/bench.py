@@ -20,6 +20,7 @@ from shared.config import load_config
 from shared.devices import claim_core, describe, settle_threads
 
 BENCHES = {
+    "exchange": "slices packed or layer by layer, and which process remembers",
     "history": "hours of units: memory, and what a unit costs at the end and where the cache wraps",
     "links": "messages between two processes over each link, beside two plain copies; cores idle and busy",
     "layouts": "the pair beside one process, and beside two replicas, on the same cores; and their memory",
@@ -65,8 +66,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--sessions", type=positive, default=8, metavar="N",
         help="history: that share these hours; 1 takes longest (default %(default)s)",
     )  # fmt: skip
+    parser.add_argument(
+        "--layers", type=positive, metavar="N",
+        help="exchange: of the speaking tower, for shapes that are too large whole",
+    )  # fmt: skip
     parser.add_argument("--profile", type=Path, metavar="P.json", help="plan: written by `bench profile`")
     parser.add_argument("--devices", type=positive, metavar="N", help="plan: how many there are")
+    parser.add_argument(
+        "--measured", type=Path, metavar="L.json", help="plan: compare with what `bench layouts` wrote"
+    )
     parser.add_argument("--json", type=Path, metavar="OUT", help="write machine, rows and ratios")
 
 

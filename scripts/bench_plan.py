@@ -8,6 +8,7 @@ from dataclasses import asdict
 from rich.console import Console
 
 from scripts.bench import BenchResult
+from scripts.planning.compare import Comparison, compare
 from scripts.planning.layouts import ONE_PROCESS, PAIR, Cell
 from scripts.planning.load import Load
 from scripts.planning.plan import Plan, Prediction, plan, predict
@@ -28,11 +29,15 @@ def bench(args: argparse.Namespace, console: Console) -> BenchResult:
         )
     profile = read_profile(args.profile)
     console.print(f"profile of {profile.model}: {profile.machine}; {args.units} units a simulation")
+    compared = compare(profile, args.measured, args.units) if args.measured else []
     found = plan(profile, args.devices, args.units)
+    ratios = _ratios(found) | _split_or_not(profile, args.devices, args.units)
+    if compared:
+        ratios["worst_prediction_error"] = max(abs(each.error) for each in compared)
     return BenchResult(
         rows=[_row(each) for each in found.predictions],
-        ratios=_ratios(found) | _split_or_not(profile, args.devices, args.units),
-        notes=_winners(found),
+        ratios=ratios,
+        notes=_winners(found) + [_beside(each) for each in compared],
         extra={"predictions": [asdict(each) for each in found.predictions]},
     )
 
@@ -83,17 +88,21 @@ def _winners(found: Plan) -> list[str]:
         return [*lines, "no layout holds even one session in real time"]
     latency, way = most.full.latency_p50_ms, most.load
     lines += [f"lowest latency of one session: {_on(lowest.cell, 1)}, {lowest.alone.latency_p50_ms:.1f} ms"]
-    held = f"{most.sessions} ({_how(most.cell, way)}; {latency:.1f} ms)"
+    held = f"{most.sessions} ({_how(way)}; {latency:.1f} ms)"
     return [*lines, f"most sessions: {_on(most.cell, most.copies)}, {held}, {most.bound}"]
 
 
-def _how(cell: Cell, load: Load) -> str:
+def _beside(compared: Comparison) -> str:
+    return (
+        f"{compared.layout}, {compared.sessions} flat out: predicted {compared.predicted:.1f} units/s, "
+        f"measured {compared.measured:.1f} ({compared.error:+.0%})"
+    )
+
+
+def _how(load: Load) -> str:
     """The settings of a run."""
-    parts = [f"{load.phases} phase{'s' if load.phases > 1 else ''}"]
-    if not cell.one_process:
-        parts += ["decoded one by one" if load.decode_together == 1 else "decoded together"]
-        parts += ["the Performer remembers"] * load.performer_remembers
-    return ", ".join(parts)
+    phases = f"{load.phases} phase{'s' if load.phases > 1 else ''}"
+    return f"{phases}, the Performer remembers" if load.performer_remembers else phases
 
 
 def _on(cell: Cell, copies: int) -> str:

@@ -36,19 +36,18 @@ class Job:
 
 @dataclass(slots=True)
 class Solved:
-    """Latents that came back; so many sessions' are still to be decoded."""
+    """Latents that came back, of a unit that the user had completed then."""
 
     complete: float
     late: bool
-    left: int
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Group:
-    """A group is solved as one batch, one unit at a time; its flags are those of a pipeline.
+    """A group is one batch in every stage, one unit at a time; its flags are those of a session's seat.
 
-    `ms` holds the costs of stages and messages (`stage_costs`); `decode` those of as many sessions as are
-    decoded in one go. `tick` is when the next state pass is due; flat out it is due in any case.
+    `ms` holds the costs of stages and messages (`stage_costs`). `tick` is when the next state pass is due; flat
+    out it is due in any case.
     """
 
     ms: dict[str, float]
@@ -70,8 +69,9 @@ class Group:
     remembers: bool = True  # or the Performer does
     slice_came: bool = False  # of what the Performer remembers
     undecoded: deque[Solved] = field(default_factory=deque)
-    emitted: list[float] = field(default_factory=list)  # when each unit had been decoded for all
-    waits: list[float] = field(default_factory=list)  # from complete to decoded, of every session's units
+    emitted: list[tuple[float, float]] = field(
+        default_factory=list
+    )  # when decoded, and from complete to then
     late: int = 0
 
     def __post_init__(self) -> None:

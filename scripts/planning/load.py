@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -16,14 +15,13 @@ STAGES = ("encode", "state", "pack", "append", "solve", "decode", "remember")
 class Load:
     """What a cell has to do: so many sessions in so many phases, so many units each.
 
-    A split cell decodes so many sessions of a phase in one go (one process all of them), and either its
-    Thinker or its Performer remembers. Flat out, the next unit of a session is always due; else at its tick.
-    `copies` of the cell do the same at the same time, as matters where devices slow each other down.
+    In a split cell either Thinker or Performer remembers. Flat out, the next unit of a session is always due;
+    else at its tick. `copies` of the cell do the same at the same time, as matters where devices slow each
+    other down.
     """
 
     sessions: int = 1
     phases: int = 1
-    decode_together: int = 1
     performer_remembers: bool = False
     units: int = 120
     flat_out: bool = False
@@ -54,17 +52,12 @@ def group_sizes(cell: Cell, sessions: int, phases: int) -> list[int]:
     return [sessions // groups + (index < sessions % groups) for index in range(groups)]
 
 
-def stage_costs(profile: Profile, cell: Cell, sessions: int, decode_together: int) -> dict[str, float]:
-    """Milliseconds of every stage, and of every message on its way, for a batch on a cell's devices.
-
-    Where there is a split, `decode` is that of so many sessions as are decoded in one go.
-    """
+def stage_costs(profile: Profile, cell: Cell, sessions: int) -> dict[str, float]:
+    """Milliseconds of every stage, and of every message on its way, for a batch on a cell's devices."""
     ms = {name: getattr(profile.stages, name).at(sessions) for name in STAGES}
     speed_up = dict(profile.rank_speed_up)[cell.ranks]
     ms["solve"] /= speed_up
     ms["performer remember"] = ms["remember"] / speed_up
-    if not cell.one_process:
-        ms["decode"] = profile.stages.decode.at(min(sessions, decode_together))
     if profile.splits_decode and cell.shards:
         ms["decode"] /= dict(profile.decode_speed_up)[cell.shards]
     for name in ("state_slice", "remember_slice", "latents"):
@@ -92,13 +85,12 @@ def _works(
     profile: Profile, cell: Cell, load: Load, index: int, size: int
 ) -> Iterator[tuple[tuple[str, int], float]]:
     """How long each device, by role and number, is busy with a group's unit, and how long its loop takes."""
-    ms = stage_costs(profile, cell, size, load.decode_together)
-    decode = ms["decode"] * math.ceil(size / load.decode_together)
+    ms = stage_costs(profile, cell, size)
     if cell.one_process:
         work = sum(ms[name] for name in ("encode", "state", "solve", "decode", "remember"))
         yield ("process", index % cell.thinkers), work
         return
-    thinker = ms["encode"] + ms["state"] + ms["pack"] + (0.0 if cell.shards else decode)
+    thinker = ms["encode"] + ms["state"] + ms["pack"] + (0.0 if cell.shards else ms["decode"])
     performer = ms["append"] + ms["solve"]
     if load.performer_remembers:
         thinker += ms["append"]
@@ -110,7 +102,7 @@ def _works(
     yield ("performer", index % cell.performers), performer
     yield ("loop", index), _loop_ms(ms, load)
     if cell.shards:
-        yield ("decoder", 0 if profile.splits_decode else index % cell.shards), decode
+        yield ("decoder", 0 if profile.splits_decode else index % cell.shards), ms["decode"]
 
 
 def _loop_ms(ms: dict[str, float], load: Load) -> float:

@@ -15,7 +15,6 @@ from scripts.planning.simulate import simulate
 
 LATE_SHARE = 0.01  # fewer late units than this is real time
 PHASES = (1, 2, 3, 4, 6, 8)
-MUCH_LESS = 0.9  # two decoded together cost less than this share of two decoded apart
 MOST_SESSIONS = 4096  # of a cell
 
 
@@ -130,7 +129,7 @@ def largest_load(profile: Profile, cell: Cell, load: Load) -> tuple[Load, Outcom
             tried[load] = simulate(profile, cell, load)
         return tried[load].late < LATE_SHARE
 
-    limits = {way: _possible(profile, cell, way) for way in _ways(profile, cell, load)}
+    limits = {way: _possible(profile, cell, way) for way in _ways(cell, load)}
     best = 0
     for way, limit in limits.items():
         best = _last_from_above(best, limit, partial(held, way))
@@ -142,16 +141,12 @@ def largest_load(profile: Profile, cell: Cell, load: Load) -> tuple[Load, Outcom
     return chosen, tried[chosen]
 
 
-def _ways(profile: Profile, cell: Cell, load: Load) -> list[Load]:
-    """Numbers of phases; where there is a split, who remembers, and decoding one by one or all together."""
-    if cell.one_process:
-        return [replace(load, phases=phases) for phases in PHASES]
-    decode = profile.stages.decode
-    gains = decode.at(2) < MUCH_LESS * 2 * decode.at(1)
-    together = (MOST_SESSIONS, 1) if gains else (1,)
+def _ways(cell: Cell, load: Load) -> list[Load]:
+    """Numbers of phases and, where there is a split, who remembers."""
+    performer = (False,) if cell.one_process else (False, True)
     return [
-        replace(load, phases=phases, decode_together=number, performer_remembers=performer)
-        for phases, number, performer in itertools.product(PHASES, together, (False, True))
+        replace(load, phases=phases, performer_remembers=remembers)
+        for phases, remembers in itertools.product(PHASES, performer)
     ]
 
 
@@ -160,7 +155,7 @@ def _best_of_kinds(profile: Profile, devices: int, units: int) -> list[Predictio
 
     def hoped_for(cell: Cell) -> int:
         copies = devices // cell.devices
-        return copies * max(_possible(profile, cell, way) for way in _ways(profile, cell, Load()))
+        return copies * max(_possible(profile, cell, way) for way in _ways(cell, Load()))
 
     found: list[Prediction] = []
     most: dict[str, int] = {}

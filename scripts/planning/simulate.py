@@ -52,7 +52,7 @@ class _Simulation:
         for index, sessions in enumerate(sizes):
             thinker = thinkers[index % len(thinkers)]
             group = Group(
-                ms=stage_costs(profile, cell, sessions, self._load.decode_together), sessions=sessions,
+                ms=stage_costs(profile, cell, sessions), sessions=sessions,
                 first_tick=self._unit_ms * index / len(sizes), thinker=thinker,
                 performer=performers[index % len(performers)] if performers else thinker,
                 decoder=shards[index % len(shards)] if shards else thinker,
@@ -119,7 +119,7 @@ class _Simulation:
             case "append":
                 return Job(("append",), group, lambda: self._appended(group))
             case _:
-                return Job(("decode",), group, lambda: self._decoded(group, self._load.decode_together))
+                return Job(("decode",), group, lambda: self._decoded(group))
 
     def _encoded(self, group: Group) -> None:
         group.encoded = True
@@ -153,12 +153,8 @@ class _Simulation:
         group.solving, group.unremembered = False, True
         self._solved(group, complete)
         if group.decoder is not group.thinker:
-
-            def arrived() -> None:
-                for _ in range(math.ceil(group.sessions / self._load.decode_together)):
-                    group.decoder.queue.append(self._job("decode", group))
-
-            self._timeline.after(group.ms["latents"], arrived)
+            decode = self._job("decode", group)
+            self._timeline.after(group.ms["latents"], lambda: group.decoder.queue.append(decode))
 
     def _remembered(self, group: Group) -> None:
         group.unremembered = False
@@ -181,7 +177,7 @@ class _Simulation:
         if stage == "solve":
             self._solved(group, group.complete)
         elif stage == "decode":
-            self._decoded(group, group.sessions)
+            self._decoded(group)
         elif stage == "remember":
             self._next_tick(group)
 
@@ -192,28 +188,26 @@ class _Simulation:
 
     def _solved(self, group: Group, complete: float) -> None:
         late = self._timeline.now > complete + self._unit_ms
-        group.undecoded.append(Solved(complete, late, group.sessions))
+        group.undecoded.append(Solved(complete, late))
 
-    def _decoded(self, group: Group, sessions: int) -> None:
-        solved, now = group.undecoded[0], self._timeline.now
-        sessions = min(sessions, solved.left)
-        group.waits += [now - solved.complete] * sessions
+    def _decoded(self, group: Group) -> None:
+        solved, now = group.undecoded.popleft(), self._timeline.now
+        group.emitted.append((now, now - solved.complete))
         # Decoded a unit after its latents could still have been in time, it is late as well.
-        group.late += sessions * (solved.late or now > solved.complete + 2 * self._unit_ms)
-        solved.left -= sessions
-        if not solved.left:
-            group.undecoded.popleft()
-            group.emitted.append(now)
+        group.late += solved.late or now > solved.complete + 2 * self._unit_ms
 
     def _outcome(self) -> Outcome:
         steady = [group.emitted[WARM_UP_UNITS:] for group in self._groups]
         rate = sum(
-            group.sessions * (len(moments) - 1) / (moments[-1] - moments[0])
-            for group, moments in zip(self._groups, steady, strict=True)
-            if len(moments) > 1
+            group.sessions * (len(units) - 1) / (units[-1][0] - units[0][0])
+            for group, units in zip(self._groups, steady, strict=True)
+            if len(units) > 1
         )
         waits = sorted(
-            wait for group in self._groups for wait in group.waits[WARM_UP_UNITS * group.sessions :]
+            wait
+            for group, units in zip(self._groups, steady, strict=True)
+            for _, wait in units
+            for _ in range(group.sessions)
         )
         return Outcome(
             units_per_s=1e3 * rate,
@@ -227,7 +221,7 @@ class _Simulation:
         """Units that should have been there by now and are not are late, too."""
         late = 0
         for group in self._groups:
-            late += group.late + group.sessions * max(0, self._load.units - 2 - len(group.emitted))
+            late += group.sessions * (group.late + max(0, self._load.units - 2 - len(group.emitted)))
         return late / (self._load.sessions * self._load.units)
 
     def _busy(self) -> dict[str, float]:

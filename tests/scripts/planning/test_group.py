@@ -45,7 +45,7 @@ def simulated(
         flat_out=False, encoded=encoded, solving=solving, unremembered=unremembered,
         remembers=not performer_remembers,
     )  # fmt: skip
-    group.undecoded = deque(SimulatedSolved(0.0, False, 1) for _ in range(undecoded))
+    group.undecoded = deque(SimulatedSolved(0.0, False) for _ in range(undecoded))
     return group
 
 

@@ -54,7 +54,7 @@ def test_one_session_more_than_the_most_is_too_much(make_profile: MakeProfile) -
     load, outcome = largest_load(profile, PAIR, Load(units=UNITS))
     assert outcome is not None
     assert outcome.late < LATE_SHARE
-    more = [Load(sessions=load.sessions + 1, phases=p, units=UNITS, decode_together=9) for p in (1, 2, 3, 4)]
+    more = [Load(sessions=load.sessions + 1, phases=p, units=UNITS) for p in (1, 2, 3, 4)]
     assert all(simulate(profile, PAIR, each).late >= LATE_SHARE for each in more)
 
 

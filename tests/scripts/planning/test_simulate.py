@@ -92,14 +92,6 @@ def test_an_exchange_counts_bytes(make_profile: MakeProfile) -> None:
     assert times[0] - times[1] == pytest.approx(10.0 * (0.135 + 0.004))
 
 
-def test_decoding_one_by_one_lets_the_first_go_first(make_profile: MakeProfile) -> None:
-    profile = make_profile()
-    together = simulate(profile, PAIR, Load(sessions=3, decode_together=3, jitter=False))
-    apart = simulate(profile, PAIR, Load(sessions=3, decode_together=1, jitter=False))
-    assert apart.latency_p50_ms < together.latency_p50_ms
-    assert apart.latency_p99_ms == pytest.approx(together.latency_p99_ms)
-
-
 def test_busy_neighbours_slow_a_pair_down(make_profile: MakeProfile) -> None:
     crowded = make_profile(slow_down=((1, 1.0), (2, 1.2)))
     alone, beside = (simulate(profile, PAIR, FLAT).interval_ms for profile in (make_profile(), crowded))
