@@ -131,7 +131,7 @@ class PocketFamily:
             self.layout, self.config.transformer, slots=sessions, share=self._share, dtype=self.dtype,
             device=self.device,
         )  # fmt: skip
-        if self._device.kind == "cpu":
+        if self._device.kind == "cpu" or self._share.ranks > 1:  # ranks meet within a pass
             return Passes(self.config, self.weights.network, cache)
         return CapturedPasses(self.config, self.weights.network, cache, self._device)
 
