@@ -26,9 +26,10 @@ seed as one int64, of END nothing.
 """
 
 import struct
-from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from typing import TypeAlias
+
+import msgspec
 
 from shared.errors import SliceError
 
@@ -64,9 +65,15 @@ class Flags(IntFlag):
     """The batch that is to be solved is not complete yet: more follows before anything is done."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SliceHeader:
-    """Header of one message; see the module for the fields' meaning and layout."""
+_KINDS = {kind.value: kind for kind in Kind}  # calling an enum takes as long as all the rest of a header
+
+
+class SliceHeader(msgspec.Struct, frozen=True, kw_only=True):
+    """Header of one message; see the module for the fields' meaning and layout.
+
+    A struct of msgspec's, because a frozen dataclass takes ten times as long to make: with two of them a
+    small message through shared memory takes half as long again.
+    """
 
     kind: Kind
     session: int
@@ -112,13 +119,11 @@ def unpack_header(buffer: Buffer) -> SliceHeader:
     )
     if magic != _MAGIC or version != VERSION:
         raise SliceError(f"not a slice of version {VERSION}: magic {magic!r}, version {version}")
-    try:
-        known_kind = Kind(kind)
-    except ValueError:
-        raise SliceError(f"unknown kind of slice: {kind}") from None
+    if kind not in _KINDS:
+        raise SliceError(f"unknown kind of slice: {kind}")
     sent_at_ns, received_at_ns, append_ns, solve_ns = stamps
     return SliceHeader(
-        kind=known_kind, flags=Flags(flags), layer=layer, session=session, epoch=epoch, unit=unit,
-        payload_bytes=payload_bytes, checksum=checksum, sent_at_ns=sent_at_ns, received_at_ns=received_at_ns,
-        append_ns=append_ns, solve_ns=solve_ns,
+        kind=_KINDS[kind], flags=Flags(flags) if flags else Flags.NONE, layer=layer, session=session,
+        epoch=epoch, unit=unit, payload_bytes=payload_bytes, checksum=checksum, sent_at_ns=sent_at_ns,
+        received_at_ns=received_at_ns, append_ns=append_ns, solve_ns=solve_ns,
     )  # fmt: skip

@@ -51,8 +51,7 @@ class Sender(Protocol):
 
         `sent_at_ns` is set to this moment if it is 0; the checksum is computed for Flags.CHECKED.
 
-        Raises:
-            LinkClosed: the peer is gone; a peer that goes later shows at the next `reserve`.
+        A peer that is gone by now shows at the next `reserve`.
         """
         ...
 

@@ -28,6 +28,11 @@ class Peer:
             line.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
             line.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
 
+    @property
+    def known_gone(self) -> bool:
+        """Whether somebody has asked `gone` and got a yes; costs nothing."""
+        return self._gone
+
     def gone(self) -> bool:
         """Whether the peer has closed or died. Never blocks."""
         while not self._gone:

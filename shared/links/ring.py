@@ -79,7 +79,7 @@ class RingSender:
         """See `Sender.reserve`."""
         if self._closed:
             raise LinkClosed(f"{self._label}: this end was closed")
-        if self._peer.gone():
+        if self._peer.known_gone:
             raise _gone(self._label, self._peer)
         if not self._reserved:
             self._reserved = self._take_free(timeout_s, what)
@@ -90,12 +90,13 @@ class RingSender:
         assert self._reserved, "commit without reserve"
         num_bytes, slot = header.payload_bytes, self._slots[self._index]
         assert 0 <= num_bytes <= self.max_bytes, f"{num_bytes} bytes in a buffer of {self.max_bytes}"
-        checksum = _checksum(slot.payload[:num_bytes]) if header.flags & Flags.CHECKED else 0
+        checksum = _checksum(slot.payload[:num_bytes]) if _is_checked(header) else 0
         sent_at_ns = header.sent_at_ns or time.monotonic_ns()
         pack_header_into(slot.header, header, sent_at_ns=sent_at_ns, checksum=checksum)
         self._publish(self._index, num_bytes)
         self._index = (self._index + 1) % len(self._slots)
         self._reserved = False
+        self._peer.gone()  # for the next `reserve`; asked now, when no message waits for the answer
 
     def close(self) -> None:
         """Refuse further use; the slots are not touched."""
@@ -212,7 +213,7 @@ class RingReceiver:
                 f"{self._about(header)}: {header.payload_bytes} bytes in a buffer of {self.max_bytes}"
             )
         payload = slot.payload[: header.payload_bytes]
-        if header.flags & Flags.CHECKED and (found := _checksum(payload)) != header.checksum:
+        if _is_checked(header) and (found := _checksum(payload)) != header.checksum:
             raise SliceError(
                 f"{self._about(header)}: checksum {found:08x}, header says {header.checksum:08x}"
             )
@@ -223,6 +224,10 @@ class RingReceiver:
         return f"{self._label}: {describe(header.kind, header.unit)} of session {header.session}"
 
 
+def _is_checked(header: SliceHeader) -> bool:
+    return bool(header.flags) and Flags.CHECKED in header.flags  # most often there is none, which is quick
+
+
 def _checksum(payload: Tensor) -> int:
     """CRC-32 of uint8[n]."""
     return zlib.crc32(payload.cpu().numpy().data)
@@ -231,15 +236,17 @@ def _checksum(payload: Tensor) -> int:
 def _take(semaphore: Semaphore, poller: Poller, peer: Peer, timeout_s: float) -> bool:
     """Take one within `timeout_s`; False on time-out or as soon as the peer is gone.
 
-    `poller` watches the semaphore (0) and the peer (1).
+    `poller` watches the semaphore and the peer.
     """
+    if semaphore.take():
+        return True
     deadline = time.monotonic() + timeout_s
-    while not semaphore.take():
-        if not poller.wait(max(0.0, deadline - time.monotonic())):
-            return False
-        if poller.readable(1) and peer.gone():
+    while poller.wait(max(0.0, deadline - time.monotonic())):
+        if semaphore.take():
+            return True
+        if peer.gone():
             return semaphore.take()
-    return True
+    return False
 
 
 def _gone(label: str, peer: Peer) -> LinkClosed:

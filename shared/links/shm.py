@@ -176,7 +176,9 @@ def join_shm(address: str, shape: LinkShape, peer: Peer, timeout_s: float) -> Li
 def _map(memory_fd: int, shape: LinkShape) -> Tensor:
     size = shape.depth * (slot_bytes(shape.slice_bytes) + slot_bytes(shape.latent_bytes))
     os.ftruncate(memory_fd, size)
-    return torch.frombuffer(mmap.mmap(memory_fd, size), dtype=torch.uint8)
+    # All pages now: none has to be found while a message waits.
+    memory = mmap.mmap(memory_fd, size, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
+    return torch.frombuffer(memory, dtype=torch.uint8)
 
 
 def _split(memory: Tensor, shape: LinkShape) -> tuple[Tensor, Tensor]:
