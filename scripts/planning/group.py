@@ -46,8 +46,8 @@ class Solved:
 class Group:
     """A group is one batch in every stage, one unit at a time; its flags are those of a session's seat.
 
-    `ms` holds the costs of stages and messages (`stage_costs`). `tick` is when the next state pass is due; flat
-    out it is due in any case.
+    `ms` holds the costs of stages and messages (`stage_costs`). `tick` is when the next state pass is due;
+    flat out it is due in any case.
     """
 
     ms: dict[str, float]
