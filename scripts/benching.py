@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import multiprocessing
 import os
@@ -90,6 +91,14 @@ class Held:
     thinker_busy: float
     performer_busy: float
     timings: Timings
+
+
+def cut_down(config: RuntimeConfig, layers: int | None) -> RuntimeConfig:
+    """The config with so many layers, which are all alike; random weights, since no others would fit."""
+    if layers is None:
+        return config
+    transformer = config.model.get("transformer", {}) | {"layers": layers}
+    return dataclasses.replace(config, weights="", model=config.model | {"transformer": transformer})
 
 
 def nothing() -> None:
