@@ -40,7 +40,7 @@ def bench(args: argparse.Namespace, console: Console) -> BenchResult:
         },
         notes=[
             "means in ms, one session flat out; send: from the end of the pass until the slice is there",
-            "loop: remember + state + send + append + solve; with the way of the slice back, if it travels back",
+            "loop: remember + state + send + append + solve, and the way back of a slice that travels back",
         ],
     )
 
