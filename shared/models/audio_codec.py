@@ -79,8 +79,7 @@ class AudioEncoder(nn.Module):
         super().__init__()
         self.config = config
         dim = config.encoder_dim
-        # On the CPU: where only sizes are asked for (meta), torch would load its whole compiler for this.
-        self.register_buffer("window_W", torch.hann_window(config.window, device="cpu"), persistent=False)
+        self.register_buffer("window_W", torch.hann_window(config.window), persistent=False)
         self.read = nn.Linear(config.bins, dim)
         self.hop_blocks = nn.ModuleList(
             ConvNeXtBlock(dim, config.kernel, config.expansion) for _ in range(config.encoder_blocks)
@@ -124,7 +123,7 @@ class AudioDecoder(nn.Module):
         super().__init__()
         self.config = config
         dim = config.decoder_dim
-        self.register_buffer("window_W", torch.hann_window(config.window, device="cpu"), persistent=False)
+        self.register_buffer("window_W", torch.hann_window(config.window), persistent=False)
         self.read = nn.Linear(config.latent_dim, dim)
         self.latent_blocks = nn.ModuleList(
             ConvNeXtBlock(dim, config.kernel, config.expansion) for _ in range(config.latent_blocks)

@@ -46,8 +46,7 @@ class Ears(nn.Module):
     def __init__(self, config: SensesConfig) -> None:
         super().__init__()
         self.config = config
-        # On the CPU: where only sizes are asked for (meta), torch would load its whole compiler for this.
-        self.register_buffer("window_N", torch.hann_window(config.window, device="cpu"), persistent=False)
+        self.register_buffer("window_N", torch.hann_window(config.window), persistent=False)
         mel = mel_filters(config.window, config.mel_bands, config.sample_rate)
         self.register_buffer("mel_FM", mel, persistent=False)
         self.read = nn.Linear(config.mel_bands, config.ear_dim)
