@@ -1,0 +1,145 @@
+"""A long run of the pair, flat out: what a round of units costs and what memory holds, stretch by stretch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from statistics import linear_regression, median
+from typing import Any, cast
+
+from torch import Tensor
+
+from scripts.benching import Performing, Talker, seated
+from shared.clock import FlatOutClock
+from shared.memory import rss_mb
+from shared.models.family import Emission, Family, Observation
+from thinker.pipeline import Pipeline, PipelineOptions
+
+STRETCH_UNITS = 375  # a minute
+FEWEST_STRETCHES = 8
+STARTED = 4  # the stretch that the last one is compared with: the fifth minute
+MEDIA_EVERY = 10  # stretches, where media are left out of the others
+WARM_UP_SHARE = 0.1  # of the samples of memory
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stretch:
+    """A minute of every session: the time for a unit of all, and resident memory at its end."""
+
+    units: int
+    """Of each session, so far."""
+    hours: float
+    """Of media of all sessions, so far."""
+    round_ms: float
+    media: bool
+    thinker_mb: float
+    performer_mb: float
+
+
+@dataclass(kw_only=True, slots=True)
+class Course:
+    """What a long run was like; times are medians."""
+
+    sessions: int
+    stretches: list[Stretch] = field(default_factory=list)
+
+    @property
+    def compared(self) -> tuple[Stretch, Stretch]:
+        """The fifth minute and the last."""
+        return self.stretches[STARTED], self.stretches[-1]
+
+    def slope_mb_per_hour(self, of: Callable[[Stretch], float]) -> float:
+        """How memory grows with media, by least squares, once warm."""
+        kept = self.stretches[int(WARM_UP_SHARE * len(self.stretches)) :]
+        return linear_regression([each.hours for each in kept], [of(each) for each in kept]).slope
+
+
+def endure(
+    family: Family[Any, Any],
+    performer: Performing,
+    options: PipelineOptions,
+    *,
+    sessions: int,
+    units: int,
+    all_media: bool,
+    advance: Callable[[int], None],
+) -> Course:
+    """Run so many units of each session.
+
+    Args:
+        family: the Thinker's.
+        performer: the other process.
+        options: of the pipeline.
+        sessions: how many.
+        units: of each; so many at least that there are a few stretches.
+        all_media: encode and decode every unit; otherwise only in some stretches, those that are compared
+            among them.
+        advance: told of every unit of all sessions.
+    """
+    stretch = max(1, min(STRETCH_UNITS, units // FEWEST_STRETCHES))
+    count = max(FEWEST_STRETCHES, units // stretch)
+    shortened = _Shortened(family)
+    course = Course(sessions=sessions)
+    talkers = [Talker(family) for _ in range(sessions)]
+    whole = cast("Family[Any, Any]", shortened)
+    with seated(whole, performer.link, FlatOutClock(), options, talkers) as pipeline:
+        for number in range(count):
+            shortened.shows = all_media or number % MEDIA_EVERY == STARTED or number in {0, count - 1}
+            rounds = _rounds(pipeline, sessions, stretch, advance)
+            units_done = (number + 1) * stretch
+            course.stretches.append(
+                Stretch(
+                    units=units_done,
+                    hours=units_done * sessions * family.media.unit_ms / 3.6e6,
+                    round_ms=1e3 * median(rounds),
+                    media=shortened.shows,
+                    thinker_mb=rss_mb() or 0.0,
+                    performer_mb=rss_mb(performer.pid) or 0.0,
+                )
+            )
+    return course
+
+
+def _rounds(pipeline: Pipeline, sessions: int, count: int, advance: Callable[[int], None]) -> list[float]:
+    """Seconds of each of so many rounds, in which every session goes on by a unit."""
+    seconds = []
+    for _ in range(count):
+        began, goal = time.monotonic(), pipeline.counts.emitted + sessions
+        while pipeline.counts.emitted < goal:
+            pipeline.step()
+        seconds.append(time.monotonic() - began)
+        advance(1)
+    return seconds
+
+
+class _Shortened:
+    """A family whose users look and sound, and whose agents are seen and heard, only while `shows`.
+
+    In between both keep what they had last; towers and cache go on as ever.
+    """
+
+    def __init__(self, family: Family[Any, Any]) -> None:
+        self.shows = True
+        self._family = family
+        self._tokens_1TC: Tensor | None = None
+        self._emission: Emission | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._family, name)
+
+    def encode(self, states: Sequence[Any], users: Sequence[Observation]) -> Tensor:
+        """Tokens [B, T, C]."""
+        if self.shows or self._tokens_1TC is None:
+            tokens_BTC = self._family.encode(states, users)
+            self._tokens_1TC = tokens_BTC[:1]
+            return tokens_BTC
+        return self._tokens_1TC.expand(len(states), -1, -1)
+
+    def decode(self, states: Sequence[Any], latents: Sequence[Tensor]) -> list[Emission]:
+        """Sound and pictures of each."""
+        if self.shows or self._emission is None:
+            emissions = self._family.decode(states, latents)
+            self._emission = emissions[0]
+            return emissions
+        return [self._emission] * len(states)
