@@ -21,6 +21,7 @@ from shared.devices import claim_core, describe, settle_threads
 
 BENCHES = {
     "exchange": "slices packed or layer by layer, and which process remembers",
+    "group": "two Performer ranks that share the model beside one",
     "history": "hours of units: memory, and what a unit costs at the end and where the cache wraps",
     "links": "messages between two processes over each link, beside two plain copies; cores idle and busy",
     "layouts": "the pair beside one process, and beside two replicas, on the same cores; and their memory",
@@ -68,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--layers", type=positive, metavar="N",
-        help="exchange: of the speaking tower, for shapes that are too large whole",
+        help="exchange, group: of the speaking tower, for shapes that are too large whole",
     )  # fmt: skip
     parser.add_argument("--profile", type=Path, metavar="P.json", help="plan: written by `bench profile`")
     parser.add_argument("--devices", type=positive, metavar="N", help="plan: how many there are")
