@@ -48,7 +48,7 @@ def bench(args: argparse.Namespace, console: Console) -> BenchResult:
         slow_down=((1, 1.0), (2, _slow_down(config, family, args.units))),
     )
     rows: list[dict[str, str | float]] = [
-        {"ms": name} | {str(n): ms for n, ms in stage.ms} | {"p99/p50": stage.p99_over_p50}
+        {"ms": name} | {str(n): ms for n, ms in stage.ms} | {"p99/p50": dict(stage.spread)[99]}
         for name, stage in stages.items()
     ]
     ratios: dict[str, float | None] = {
@@ -76,7 +76,7 @@ def _stage(batches: list[Batch], name: str) -> Stage:
         ms = max(batch.median_ms(name), points[-1][1] if points else 0.0)
         points.append((batch.sessions, round(ms, 4)))
     curve: Curve = tuple(points)
-    return Stage(ms=curve, p99_over_p50=round(batches[0].spread(name), 3))
+    return Stage(ms=curve, spread=batches[0].spread(name))
 
 
 def _exchange(config: RuntimeConfig, family: Family[Any, Any], pack_ms: float, units: int) -> Exchange:

@@ -20,6 +20,7 @@ from shared.models.layout import Block
 WARM_UP_UNITS = 3
 THINKER = ("encode", "state", "decode", "remember")
 PERFORMER = ("solve",)
+PERCENTS = (1, 10, 25, 50, 75, 90, 95, 99)
 
 
 class Batch:
@@ -63,9 +64,12 @@ class Batch:
         """Of what was noted."""
         return 1e3 * _percentile(self.seconds[stage], 50)
 
-    def spread(self, stage: str) -> float:
-        """p99 ÷ p50 of what was noted."""
-        return _percentile(self.seconds[stage], 99) / _percentile(self.seconds[stage], 50)
+    def spread(self, stage: str) -> tuple[tuple[int, float], ...]:
+        """Percentiles of what was noted ÷ p50."""
+        p50 = _percentile(self.seconds[stage], 50)
+        return tuple(
+            (percent, round(_percentile(self.seconds[stage], percent) / p50, 3)) for percent in PERCENTS
+        )
 
     def work(self) -> list[tuple[str, Callable[[], None]]]:
         """The next unit, stage by stage, each to be done once and in this order."""

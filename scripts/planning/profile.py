@@ -20,16 +20,23 @@ NONE: Curve = ((1, 1.0),)  # a factor that is not known
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stage:
-    """Cost of one stage: ms (p50) by the number of sessions in a batch, and p99 ÷ p50 of one session."""
+    """Cost of one stage: ms (p50) by the number of sessions in a batch.
+
+    `spread`, of one session: [[percentile, it ÷ p50], ...].
+    """
 
     ms: Curve
-    p99_over_p50: float = 1.0
+    spread: Curve = ((50, 1.0),)
 
     def __post_init__(self) -> None:
         _check_curve("ms", self.ms)
         _check_rising("ms", self.ms)
-        if self.p99_over_p50 < 1:
-            raise ValueError(f"p99_over_p50={self.p99_over_p50} must be at least 1")
+        percents = [percent for percent, _ in self.spread]
+        if percents != sorted(set(percents)) or not {50} <= set(percents) <= set(range(100)):
+            raise ValueError(f"spread={self.spread} must rise in percentiles from 0 to 99, 50 among them")
+        if dict(self.spread)[50] != 1 or not all(0 < factor < float("inf") for _, factor in self.spread):
+            raise ValueError(f"spread={self.spread} must be 1 at 50, and above 0")
+        _check_rising("spread", self.spread)
 
     def at(self, sessions: int) -> float:
         """Milliseconds for a batch: on straight lines between measured sizes.
@@ -42,6 +49,11 @@ class Stage:
         (x0, y0), (x1, y1) = curve[0], curve[-1]
         on_lines = interpolate(curve, sessions)
         return on_lines if sessions <= x1 else max(on_lines, y1 + (sessions - x1) * (y1 - y0) / (x1 - x0))
+
+    def factors(self) -> list[float]:
+        """What a duration may be of its p50, a hundred equally likely values."""
+        lowest = self.spread[0]
+        return [interpolate(self.spread, max(percent, lowest[0])) for percent in range(100)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -18,7 +18,6 @@ from scripts.planning.timeline import Timeline
 
 WARM_UP_UNITS = 8
 ONE_PROCESS_ORDER = ("encode", "state", "solve", "decode", "remember")
-Z99 = 2.326  # standard deviations from the median to the 99th percentile of a normal distribution
 
 
 def simulate(profile: Profile, cell: Cell, load: Load) -> Outcome:
@@ -32,11 +31,10 @@ class _Simulation:
         self._load = load
         self._unit_ms = profile.unit_ms
         self._random = random.Random(load.seed)  # noqa: S311 - no secret
-        self._sigma = {
-            name: math.log(getattr(profile.stages, name).p99_over_p50) / Z99 if load.jitter else 0.0
-            for name in STAGES
+        self._factors = {
+            name: getattr(profile.stages, name).factors() if load.jitter else [1.0] for name in STAGES
         }
-        self._sigma["performer remember"] = self._sigma["remember"]
+        self._factors["performer remember"] = self._factors["remember"]
         self._devices: list[Device] = []
         self._groups: list[Group] = []
         self._build(profile, cell)
@@ -86,12 +84,8 @@ class _Simulation:
             device.worked_ms += self._timeline.now - began
             job.then()
 
-        ms = sum(job.group.ms[stage] * self._varied(stage) for stage in job.stages)
+        ms = sum(job.group.ms[stage] * self._random.choice(self._factors[stage]) for stage in job.stages)
         self._timeline.work(ms, device.processors, end)
-
-    def _varied(self, stage: str) -> float:
-        sigma = self._sigma[stage]
-        return self._random.lognormvariate(0.0, sigma) if sigma else 1.0
 
     def _choose(self, device: Device) -> Job | None:
         if not device.groups:

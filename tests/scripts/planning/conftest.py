@@ -24,7 +24,8 @@ def make(
         return tuple((n, value * n**gain) for n in (1, 2, 4, 8))
 
     stages = {
-        name: Stage(ms=curve(value), p99_over_p50=spread) for name, value in {**POCKET, **(ms or {})}.items()
+        name: Stage(ms=curve(value), spread=((50, 1.0), (99, spread)))
+        for name, value in {**POCKET, **(ms or {})}.items()
     }
     profile = Profile(
         model="pocket",

@@ -22,7 +22,7 @@ def test_every_stage_of_every_unit_is_noted(family: Family[Any, Any]) -> None:
     assert {stage: len(times) for stage, times in batch.seconds.items()} == {
         stage: 6 if stage in slices else 3 for stage in STAGES
     }
-    assert all(batch.median_ms(stage) > 0 and batch.spread(stage) >= 1 for stage in STAGES)
+    assert all(batch.median_ms(stage) > 0 and dict(batch.spread(stage))[99] >= 1 for stage in STAGES)
     batch.forget()
     assert not any(batch.seconds.values())
 

@@ -27,6 +27,14 @@ def test_a_stage_measured_at_one_size_gains_nothing_from_batching() -> None:
     assert Stage(ms=((1, 3.0),)).at(5) == 15
 
 
+def test_durations_spread_as_they_were_measured() -> None:
+    factors = Stage(ms=((1, 10.0),), spread=((10, 0.9), (50, 1.0), (90, 1.1), (99, 2.0))).factors()
+    assert [factors[percent] for percent in (0, 10, 30, 50, 90, 99)] == pytest.approx(
+        [0.9, 0.9, 0.95, 1, 1.1, 2]
+    )
+    assert Stage(ms=((1, 10.0),)).factors() == [1.0] * 100
+
+
 def test_a_factor_known_for_one_alone_stays() -> None:
     assert interpolate(((1, 1.0),), 7) == 1
 
@@ -64,7 +72,10 @@ def change(table: dict[str, Any], path: str, value: object) -> None:
         ("stages.solve.ms", [[1, 3.0], [1, 4.0]], ("begin at 1 and rise",)),
         ("stages.solve.ms", [[1, 3.0], [2, 2.0]], ("must not fall",)),
         ("stages.solve.ms", [[1, -3.0]], ("numbers from 0 on",)),
-        ("stages.solve.p99_over_p50", 0.9, ("p99_over_p50=0.9", "at least 1")),
+        ("stages.solve.spread", [[50, 0.9]], ("spread=((50, 0.9),)", "1 at 50")),
+        ("stages.solve.spread", [[99, 1.0]], ("50 among them",)),
+        ("stages.solve.spread", [[50, 1.0], [100, 2.0]], ("from 0 to 99",)),
+        ("stages.solve.spread", [[50, 1.0], [99, 0.9]], ("must not fall",)),
         ("rank_speed_up", [[1, 2.0]], ("rank_speed_up", "1 for one")),
         ("decode_speed_up", [[1, 1.0], [2, 0.0]], ("decode_speed_up", "above 0")),
         ("exchange.fixed_us", -1, ("fixed_us=-1", "at least 0")),
