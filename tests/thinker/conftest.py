@@ -4,12 +4,13 @@ import asyncio
 import contextlib
 import dataclasses
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from typing import Any, Self, TypeVar
 
 import numpy as np
 import pytest
+import torch
 from starlette.applications import Starlette
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
@@ -18,6 +19,9 @@ from websockets.typing import Subprotocol
 from protocol import messages as m
 from protocol.media import MediaUnit
 from protocol.session import ClientSession, Send
+from scripts.common import load_model
+from shared.config import load_config
+from shared.models.family import Family
 from thinker.server import build_app, serve
 from thinker.units import AgentUnit, MediaSpec, UserSource, UserUnit
 
@@ -210,6 +214,14 @@ async def running(engine: EchoEngine, **options: Any) -> AsyncIterator[Server]:
     finally:
         stop.set()
         await task
+
+
+@pytest.fixture(scope="session")
+def tiny_family() -> Iterator[Family[Any, Any]]:
+    """The tiny model, whole."""
+    threads = torch.get_num_threads()
+    yield load_model(load_config("tiny"), "cpu")
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture

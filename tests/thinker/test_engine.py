@@ -10,10 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-import torch
 
 from performer.loop import Performer
-from scripts.common import load_model, terms_of
+from scripts.common import terms_of
 from shared.clock import FlatOutClock
 from shared.config import load_config
 from shared.errors import LinkClosed
@@ -30,13 +29,6 @@ SLOTS = 4
 CONFIG = replace(load_config("tiny"), sessions=SLOTS, phases=2)
 PATIENCE_S = 60.0
 ACTIONS = 40
-
-
-@pytest.fixture(scope="module")
-def family() -> Iterator[Family[Any, Any]]:
-    threads = torch.get_num_threads()
-    yield load_model(CONFIG, "cpu")
-    torch.set_num_threads(threads)
 
 
 class Client(Silence):
@@ -113,8 +105,8 @@ def flat_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def pair(family: Family[Any, Any], flat_out: None) -> Iterator[Pair]:
-    with started(family) as pair:
+def pair(tiny_family: Family[Any, Any], flat_out: None) -> Iterator[Pair]:
+    with started(tiny_family) as pair:
         yield pair
 
 
@@ -202,8 +194,8 @@ def test_when_the_performer_goes_every_session_hears_it_once(pair: Pair) -> None
     assert Client(pair.engine).handle is None
 
 
-def test_on_the_clock_every_session_is_served(family: Family[Any, Any]) -> None:
-    with started(family) as pair:
+def test_on_the_clock_every_session_is_served(tiny_family: Family[Any, Any]) -> None:
+    with started(tiny_family) as pair:
         clients = [Client(pair.engine)]
         pair.until(lambda: len(clients[0].units) > 2)
         clients += [client for _ in range(SLOTS) if (client := Client(pair.engine)).handle is not None]
