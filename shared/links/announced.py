@@ -30,8 +30,8 @@ from shared.links.meeting import (
     PERFORMER_RANK,
     THINKER_RANK,
     open_door,
-    performers_store,
-    thinkers_store,
+    own_store,
+    store_at,
 )
 from shared.links.peer import Peer
 
@@ -59,7 +59,7 @@ class AnnouncedOffer:
         """
         with ExitStack() as undo:
             lines = [undo.enter_context(self._accept(timeout_s)) for _ in _DIRECTIONS]
-            store = thinkers_store(self._door, timeout_s)
+            store = own_store(self._door, timeout_s)
             setting = Setting(store=store, rank=THINKER_RANK, timeout_s=timeout_s)
             end = _open(self._backend, setting, lines, shape=self._shape, device=self._device, peer=peer)
             undo.pop_all()
@@ -97,7 +97,7 @@ def join_announced(
         for _ in _DIRECTIONS:  # one after the other: the Thinker takes them in the order of their calls
             lines.append(undo.enter_context(socket.create_connection((thinker_host, int(port)), timeout_s)))
             lines[-1].sendall(password.encode())
-        store = performers_store(thinker_host, int(port), timeout_s)
+        store = store_at(thinker_host, int(port), timeout_s)
         setting = Setting(store=store, rank=PERFORMER_RANK, timeout_s=timeout_s)
         end = _open(backend, setting, lines, shape=shape, device=device, peer=peer)
         undo.pop_all()

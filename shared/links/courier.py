@@ -1,7 +1,7 @@
-"""A thread that sees to one job after the other and counts what is done on a semaphore.
+"""A thread that sees to one job after the other and counts what is done.
 
 For links whose transfers can only be waited for inside a call of their own. The model thread never makes such
-a call: it waits on the semaphore, with a time-out, and hears of the end of the exchange from the peer's line.
+a call: it waits for the count, with a time-out, and hears of the end of the exchange from the peer's line.
 """
 
 import logging
@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Generic, TypeVar
 
 from shared.links.peer import Peer
-from shared.links.waiting import Semaphore
+from shared.links.waiting import Count
 
 _log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ class Courier(Generic[JobT]):
     def __init__(
         self,
         name: str,
-        count: int,
+        done: Count,
         peer: Peer,
         do: Callable[[JobT], None],
         within: AbstractContextManager[None] | None = None,
@@ -37,12 +37,12 @@ class Courier(Generic[JobT]):
 
         Args:
             name: Of the thread.
-            count: What the semaphore starts at.
+            done: Counts what is done; closed with this.
             peer: Is hung up on when a job fails.
             do: Sees to a job, however long it takes; raises RuntimeError or OSError when it can't any more.
             within: What the thread's whole life happens in.
         """
-        self.semaphore = Semaphore.create(count)
+        self._done = done
         self._peer = peer
         self._do = do
         self._within = within or nullcontext()
@@ -73,17 +73,17 @@ class Courier(Generic[JobT]):
         self._thread.join(timeout_s)
 
     def close(self) -> None:
-        """Close the semaphore, once the thread can't use it any more."""
+        """Close the count, once the thread can't use it any more."""
         self.join(FLUSH_S)
         if not self._thread.is_alive():
-            self.semaphore.close()
+            self._done.close()
 
     def _run(self) -> None:
         with self._within:
             try:
                 while (job := self._jobs.get()) is not None:
                     self._do(job)
-                    self.semaphore.add()
+                    self._done.add()
             except (RuntimeError, OSError) as error:
                 self._end(error)
 

@@ -18,7 +18,7 @@ from shared.links.groups import Group
 from shared.links.meeting import PERFORMER_RANK
 from shared.links.peer import Peer
 from shared.links.ring import RingReceiver, RingSender, Slot
-from shared.links.waiting import Doorbell, Poller
+from shared.links.waiting import Doorbell, Poller, Semaphore, Tally
 from shared.slices import HEADER_BYTES, unpack_header
 
 _ROOM = b"\0"
@@ -68,20 +68,21 @@ class Exchange:
             out_bytes, in_bytes = in_bytes, out_bytes
         self._out_slots = [_slot(out_bytes, self._device) for _ in range(shape.depth)]
         self._in_slots = [_slot(in_bytes, self._device) for _ in range(shape.depth)]
-        self._sent = Courier[_Outgoing]("link-sent", shape.depth, peer, self._carry_out, _aside(device))
-        self._received = Courier[_Incoming]("link-received", 0, peer, self._carry_in, _aside(device))
+        released, ready = Tally.create(), Semaphore.create()
+        self._sent = Courier[_Outgoing]("link-sent", released, peer, self._carry_out, _aside(device))
+        self._received = Courier[_Incoming]("link-received", ready, peer, self._carry_in, _aside(device))
         self._watch = _Watch(peer, self._abort)
         for index in range(shape.depth):
             self._empty(index)
         self.sender = RingSender(
             max_bytes=out_bytes,
             slots=self._out_slots,
-            free=self._sent.semaphore,
+            released=released,
             publish=self._send,
             peer=peer,
         )
         self.receiver = RingReceiver(
-            max_bytes=in_bytes, slots=self._in_slots, ready=self._received.semaphore, recycle=self._empty,
+            max_bytes=in_bytes, slots=self._in_slots, ready=ready, recycle=self._empty,
             peer=peer, settle=lambda: self._received.join(_GRACE_S + FLUSH_S),
         )  # fmt: skip
 

@@ -7,30 +7,31 @@ A process group of two ranks, with a tag for each direction. Three things about 
   so 0.18 ms; with the size sent first 0.35 ms; always the whole buffer of 1 MB 0.9 ms.
 - Work can't be polled: it completes inside its own `wait`. And a `wait` that times out does not give up one
   message, it breaks the whole group. So a thread for each direction waits, without limit and without the
-  GIL, and counts what completes on the ring's semaphores, on which the model thread can wait with a deadline.
+  GIL, and counts what completes for the ring, on which the model thread can wait with a deadline.
 - Data moves when the receive is posted. Receives are posted for every slot from the start, and again at each
   release, so that a slice leaves when it is committed; slots that are not released hold the sender back.
 """
 
 from contextlib import ExitStack, suppress
 from datetime import timedelta
-from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
-from torch.distributed import TCPStore  # type: ignore[attr-defined]  # public, but not in torch's stubs
 
 from shared.links.base import LinkEnd, LinkShape
 from shared.links.courier import FLUSH_S, Courier
 from shared.links.meeting import (
     PERFORMER_RANK,
     THINKER_RANK,
+    Exchange,
+    meet_over_gloo,
     open_door,
-    performers_store,
-    thinkers_store,
+    own_store,
+    store_at,
 )
 from shared.links.peer import Peer
 from shared.links.ring import RingReceiver, RingSender, Slot, slot_bytes
+from shared.links.waiting import Semaphore, Tally
 from shared.slices import HEADER_BYTES
 
 _NO_LIMIT = timedelta(days=3650)
@@ -53,8 +54,9 @@ class GlooOffer:
         Raises:
             RuntimeError: it did not come in time, or went.
         """
-        store = thinkers_store(self._door, timeout_s)
-        return _end(_make_group(store, THINKER_RANK, self._host, timeout_s), THINKER_RANK, self._shape, peer)
+        store = own_store(self._door, timeout_s)
+        group = meet_over_gloo(store, THINKER_RANK, 2, self._host, timeout_s)
+        return _end(group, THINKER_RANK, self._shape, peer)
 
     def close(self) -> None:
         """Close the door through which the group is set up."""
@@ -68,30 +70,12 @@ def join_gloo(address: str, shape: LinkShape, peer: Peer, timeout_s: float) -> L
         RuntimeError: the Thinker is not there, or did not answer in time.
     """
     own_host, thinker_host = peer.hosts()
-    store = performers_store(thinker_host, int(address), timeout_s)
-    return _end(_make_group(store, PERFORMER_RANK, own_host, timeout_s), PERFORMER_RANK, shape, peer)
+    store = store_at(thinker_host, int(address), timeout_s)
+    group = meet_over_gloo(store, PERFORMER_RANK, 2, own_host, timeout_s)
+    return _end(group, PERFORMER_RANK, shape, peer)
 
 
-class _Group(Protocol):
-    """The part of ProcessGroupGloo that is used here, and that torch's own type stubs leave out."""
-
-    def send(self, tensors: list[torch.Tensor], rank: int, tag: int) -> dist.Work: ...
-
-    def recv(self, tensors: list[torch.Tensor], rank: int, tag: int) -> dist.Work: ...
-
-
-def _make_group(store: TCPStore, rank: int, host: str, timeout_s: float) -> _Group:
-    """A group bound to the address `host`, and not the process-wide default: one link can follow another."""
-    gloo: Any = dist.ProcessGroupGloo
-    options = gloo._Options()  # noqa: SLF001 — the only way to bind a group to an address
-    options._devices = [gloo.create_device(hostname=host)]  # noqa: SLF001
-    options._timeout = timedelta(seconds=timeout_s)  # noqa: SLF001
-    options._threads = 1  # noqa: SLF001
-    group: _Group = gloo(store, rank, 2, options)
-    return group
-
-
-def _end(group: _Group, rank: int, shape: LinkShape, peer: Peer) -> LinkEnd:
+def _end(group: Exchange, rank: int, shape: LinkShape, peer: Peer) -> LinkEnd:
     exchange = _Exchange(group, rank, shape, peer)
     resources = ExitStack()
     resources.callback(exchange.close)
@@ -103,7 +87,7 @@ def _end(group: _Group, rank: int, shape: LinkShape, peer: Peer) -> LinkEnd:
 class _Exchange:
     """Both directions of one end: tensors as slots, and what becomes of the work on them."""
 
-    def __init__(self, group: _Group, rank: int, shape: LinkShape, peer: Peer) -> None:
+    def __init__(self, group: Exchange, rank: int, shape: LinkShape, peer: Peer) -> None:
         out_bytes, in_bytes = shape.slice_bytes, shape.latent_bytes
         if rank == PERFORMER_RANK:
             out_bytes, in_bytes = in_bytes, out_bytes
@@ -112,21 +96,22 @@ class _Exchange:
         self._peer = peer
         self._out_slots = _allocate(out_bytes, shape.depth)
         self._in_slots = _allocate(in_bytes, shape.depth)
-        self._sent = Courier[dist.Work]("gloo-sent", shape.depth, peer, _complete)
-        self._received = Courier[dist.Work]("gloo-received", 0, peer, _complete)
+        released, ready = Tally.create(), Semaphore.create()
+        self._sent = Courier[dist.Work]("gloo-sent", released, peer, _complete)
+        self._received = Courier[dist.Work]("gloo-received", ready, peer, _complete)
         for index in range(shape.depth):
             self._post(index)
         self.sender = RingSender(
             max_bytes=out_bytes,
             slots=[Slot.over(memory, out_bytes) for memory in self._out_slots],
-            free=self._sent.semaphore,
+            released=released,
             publish=self._send,
             peer=peer,
         )
         self.receiver = RingReceiver(
             max_bytes=in_bytes,
             slots=[Slot.over(memory, in_bytes) for memory in self._in_slots],
-            ready=self._received.semaphore,
+            ready=ready,
             recycle=self._post,
             peer=peer,
             # The line's end can overtake the last messages; the group's own end can't, and ends the thread.

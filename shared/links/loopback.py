@@ -10,8 +10,7 @@ import torch
 
 from shared.links.base import LinkEnd, LinkShape
 from shared.links.peer import Peer
-from shared.links.ring import slot_bytes
-from shared.links.shm import MemoryRing, end_over_rings
+from shared.links.shm import MemoryRing, end_over_rings, ring_bytes
 
 
 def loopback_pair(shape: LinkShape) -> tuple[LinkEnd, LinkEnd]:
@@ -30,5 +29,5 @@ def loopback_pair(shape: LinkShape) -> tuple[LinkEnd, LinkEnd]:
 
 def _ring_in_memory(max_bytes: int, depth: int) -> MemoryRing:
     # An anonymous mapping and not a bytearray: it starts on a page, so that messages are aligned.
-    memory = mmap.mmap(-1, depth * slot_bytes(max_bytes))
+    memory = mmap.mmap(-1, ring_bytes(max_bytes, depth))
     return MemoryRing.create(max_bytes, depth, torch.frombuffer(memory, dtype=torch.uint8))

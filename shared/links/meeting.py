@@ -1,9 +1,11 @@
-"""How two processes set up a process group of torch.distributed: a store behind a port of the Thinker's."""
+"""How processes set up a process group of torch.distributed: a store behind a port of one of them."""
 
 import socket
 from datetime import timedelta
-from typing import TypedDict
+from typing import Any, Protocol, TypedDict
 
+import torch.distributed as dist
+from torch import Tensor
 from torch.distributed import TCPStore  # type: ignore[attr-defined]  # public, but not in torch's stubs
 
 THINKER_RANK, PERFORMER_RANK = 0, 1
@@ -14,7 +16,7 @@ def open_door(host: str) -> socket.socket:
     return socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
 
 
-def thinkers_store(door: socket.socket, timeout_s: float) -> TCPStore:
+def own_store(door: socket.socket, timeout_s: float) -> TCPStore:
     """The store, behind `door`, which it takes over.
 
     Raises:
@@ -25,7 +27,7 @@ def thinkers_store(door: socket.socket, timeout_s: float) -> TCPStore:
     return TCPStore(host, port, is_master=True, master_listen_fd=door.detach(), **_options(timeout_s))
 
 
-def performers_store(host: str, port: int, timeout_s: float) -> TCPStore:
+def store_at(host: str, port: int, timeout_s: float) -> TCPStore:
     """The same store, from the other side.
 
     Raises:
@@ -41,3 +43,28 @@ class _Options(TypedDict):
 
 def _options(timeout_s: float) -> _Options:
     return {"timeout": timedelta(seconds=timeout_s), "wait_for_workers": False}
+
+
+class Exchange(Protocol):
+    """The part of ProcessGroupGloo that is used, and that torch's own type stubs leave out."""
+
+    def send(self, tensors: list[Tensor], rank: int, tag: int) -> dist.Work:
+        """Begin to send."""
+
+    def recv(self, tensors: list[Tensor], rank: int, tag: int) -> dist.Work:
+        """Begin to receive."""
+
+
+def meet_over_gloo(store: TCPStore, rank: int, ranks: int, host: str, timeout_s: float) -> Exchange:
+    """A group bound to the address `host`, and not the process-wide default: one can follow another.
+
+    Raises:
+        RuntimeError: not all came in time.
+    """
+    gloo: Any = dist.ProcessGroupGloo
+    options = gloo._Options()  # noqa: SLF001 — the only way to bind a group to an address
+    options._devices = [gloo.create_device(hostname=host)]  # noqa: SLF001
+    options._timeout = timedelta(seconds=timeout_s)  # noqa: SLF001
+    options._threads = 1  # noqa: SLF001
+    group: Exchange = gloo(store, rank, ranks, options)
+    return group

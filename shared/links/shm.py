@@ -1,10 +1,11 @@
 """The link between two processes of one host: rings in shared memory, woken through eventfds.
 
-Memory and semaphores have no names: the Thinker makes them (memfd, eventfd) and hands the descriptors to the
+Memory and counts have no names: the Thinker makes them (memfd, eventfd) and hands the descriptors to the
 Performer over an abstract Unix socket, so that nothing can be left behind in /dev/shm or /tmp, however a
 process ends. The kernel frees them with the last process that holds them.
 """
 
+import itertools
 import mmap
 import os
 import secrets
@@ -12,7 +13,7 @@ import socket
 import struct
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import torch
@@ -22,7 +23,7 @@ from shared.errors import LinkUnavailable
 from shared.links.base import LinkEnd, LinkShape
 from shared.links.peer import Peer
 from shared.links.ring import RingReceiver, RingSender, Slot, slot_bytes
-from shared.links.waiting import Semaphore
+from shared.links.waiting import Semaphore, Tally
 
 _NUM_FDS = 5
 _CREDENTIALS = struct.Struct("3i")
@@ -34,49 +35,66 @@ class MemoryRing:
 
     max_bytes: int
     slots: Sequence[Slot]
-    free: Semaphore
+    order: memoryview
+    """uint32[depth]: which slot message m lies in is said at m % depth."""
+    released: Tally
     ready: Semaphore
 
     @classmethod
     def create(cls, max_bytes: int, depth: int, memory: Tensor) -> Self:
-        """A ring with new semaphores; `memory` is uint8[depth · slot_bytes(max_bytes)]."""
-        return cls.over(max_bytes, depth, memory, Semaphore.create(depth), Semaphore.create())
+        """A ring with new counts; `memory` is uint8[ring_bytes(max_bytes, depth)]."""
+        return cls.over(max_bytes, depth, memory, Tally.create(), Semaphore.create())
 
     @classmethod
-    def over(cls, max_bytes: int, depth: int, memory: Tensor, free: Semaphore, ready: Semaphore) -> Self:
+    def over(cls, max_bytes: int, depth: int, memory: Tensor, released: Tally, ready: Semaphore) -> Self:
         """A ring that the other end has made."""
-        slots = [Slot.over(part, max_bytes) for part in memory.view(depth, slot_bytes(max_bytes))]
-        return cls(max_bytes=max_bytes, slots=slots, free=free, ready=ready)
+        first, *parts = torch.split(memory, [_order_bytes(depth), *depth * [slot_bytes(max_bytes)]])
+        return cls(
+            max_bytes=max_bytes, slots=[Slot.over(part, max_bytes) for part in parts],
+            order=first.numpy().data.cast("I")[:depth], released=released, ready=ready,
+        )  # fmt: skip
 
     def duplicate(self) -> Self:
         """The same ring with descriptors of its own."""
-        free, ready = (Semaphore(os.dup(semaphore.fileno())) for semaphore in (self.free, self.ready))
-        return type(self)(max_bytes=self.max_bytes, slots=self.slots, free=free, ready=ready)
+        released, ready = Tally(os.dup(self.released.fileno())), Semaphore(os.dup(self.ready.fileno()))
+        return replace(self, released=released, ready=ready)
 
     def sender(self, peer: Peer) -> RingSender:
         """The writing end."""
+        turns = itertools.cycle(range(len(self.slots)))
 
         def publish(index: int, num_bytes: int) -> None:  # noqa: ARG001 — the message lies where it is read
+            self.order[next(turns)] = index
             self.ready.add()
 
         return RingSender(
-            max_bytes=self.max_bytes, slots=self.slots, free=self.free, publish=publish, peer=peer
+            max_bytes=self.max_bytes, slots=self.slots, released=self.released, publish=publish, peer=peer
         )
 
     def receiver(self, peer: Peer) -> RingReceiver:
         """The reading end."""
 
         def recycle(index: int) -> None:  # noqa: ARG001
-            self.free.add()
+            self.released.add()
 
         return RingReceiver(
-            max_bytes=self.max_bytes, slots=self.slots, ready=self.ready, recycle=recycle, peer=peer
-        )
+            max_bytes=self.max_bytes, slots=self.slots, ready=self.ready, recycle=recycle, peer=peer,
+            order=self.order,
+        )  # fmt: skip
 
     def close(self) -> None:
         """Close the descriptors; the memory goes with the last view of it."""
-        self.free.close()
+        self.released.close()
         self.ready.close()
+
+
+def ring_bytes(max_bytes: int, depth: int) -> int:
+    """Memory of one direction."""
+    return _order_bytes(depth) + depth * slot_bytes(max_bytes)
+
+
+def _order_bytes(depth: int) -> int:
+    return -(-4 * depth // 64) * 64
 
 
 def end_over_rings(kind: str, outgoing: MemoryRing, incoming: MemoryRing, peer: Peer) -> LinkEnd:
@@ -97,7 +115,7 @@ class ShmOffer:
     """The Thinker's side before the Performer has answered."""
 
     def __init__(self, shape: LinkShape) -> None:
-        """Make memory and semaphores.
+        """Make memory and counts.
 
         Raises:
             OSError: the system has no memory or no descriptors left.
@@ -123,8 +141,9 @@ class ShmOffer:
             OSError: it did not come in time, or went.
             LinkUnavailable: it runs as another user.
         """
-        semaphores = (self._outgoing.free, self._outgoing.ready, self._incoming.free, self._incoming.ready)
-        self._hand_over([self._memory_fd, *(semaphore.fileno() for semaphore in semaphores)], timeout_s)
+        rings = (self._outgoing, self._incoming)
+        counts = [count.fileno() for ring in rings for count in (ring.released, ring.ready)]
+        self._hand_over([self._memory_fd, *counts], timeout_s)
         self._opened = True
         return end_over_rings("shm", self._outgoing, self._incoming, peer)
 
@@ -160,21 +179,24 @@ def join_shm(address: str, shape: LinkShape, peer: Peer, timeout_s: float) -> Li
         for fd in fds:
             os.close(fd)
         raise ConnectionError(f"the thinker handed over {len(fds)} descriptors, {_NUM_FDS} are needed")
-    memory_fd, *semaphore_fds = fds
+    memory_fd, slices_released, slices_ready, latents_released, latents_ready = fds
     for fd in fds:
         os.set_inheritable(fd, False)
     try:
         slices, latents = _split(_map(memory_fd, shape), shape)
     finally:
         os.close(memory_fd)
-    slices_free, slices_ready, latents_free, latents_ready = (Semaphore(fd) for fd in semaphore_fds)
-    incoming = MemoryRing.over(shape.slice_bytes, shape.depth, slices, slices_free, slices_ready)
-    outgoing = MemoryRing.over(shape.latent_bytes, shape.depth, latents, latents_free, latents_ready)
+    incoming = MemoryRing.over(
+        shape.slice_bytes, shape.depth, slices, Tally(slices_released), Semaphore(slices_ready)
+    )
+    outgoing = MemoryRing.over(
+        shape.latent_bytes, shape.depth, latents, Tally(latents_released), Semaphore(latents_ready)
+    )
     return end_over_rings("shm", outgoing, incoming, peer)
 
 
 def _map(memory_fd: int, shape: LinkShape) -> Tensor:
-    size = shape.depth * (slot_bytes(shape.slice_bytes) + slot_bytes(shape.latent_bytes))
+    size = ring_bytes(shape.slice_bytes, shape.depth) + ring_bytes(shape.latent_bytes, shape.depth)
     os.ftruncate(memory_fd, size)
     # All pages now: none has to be found while a message waits.
     memory = mmap.mmap(memory_fd, size, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
@@ -183,7 +205,7 @@ def _map(memory_fd: int, shape: LinkShape) -> Tensor:
 
 def _split(memory: Tensor, shape: LinkShape) -> tuple[Tensor, Tensor]:
     """The ring of slices and the ring of latents in the one piece of memory."""
-    slices_end = shape.depth * slot_bytes(shape.slice_bytes)
+    slices_end = ring_bytes(shape.slice_bytes, shape.depth)
     return memory[:slices_end], memory[slices_end:]
 
 

@@ -10,7 +10,7 @@ import functools
 import os
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, Self
 
 _POLLIN = 0x001
 
@@ -50,11 +50,6 @@ class Poller:
             if (code := ctypes.get_errno()) != errno.EINTR:
                 raise OSError(code, os.strerror(code))
 
-    def readable(self, index: int) -> bool:
-        """Whether descriptor `index` was readable, or hung up, at the end of the last wait."""
-        revents: int = self._fds[index].revents
-        return revents != 0
-
     def _left_until(self, deadline: float | None) -> object:
         if deadline is None:
             return None
@@ -63,8 +58,8 @@ class Poller:
         return ctypes.byref(self._timeout)
 
 
-class Semaphore:
-    """A counting semaphore with a descriptor that is readable while the count is over 0.
+class Count:
+    """A count with a descriptor that is readable while it is over 0.
 
     Processes that hold the descriptor share the count. The kernel's lock inside an eventfd orders memory too:
     what one process wrote before `add` is seen by the other after `take`, on every architecture. So a ring of
@@ -74,22 +69,9 @@ class Semaphore:
     def __init__(self, fd: int) -> None:
         self._fd = fd
 
-    @classmethod
-    def create(cls, count: int = 0) -> "Semaphore":
-        """A new one that starts at `count`."""
-        return cls(os.eventfd(count, os.EFD_SEMAPHORE | os.EFD_NONBLOCK | os.EFD_CLOEXEC))
-
     def add(self) -> None:
         """Count one up."""
         os.eventfd_write(self._fd, 1)
-
-    def take(self) -> bool:
-        """Count one down if it can be; never blocks."""
-        try:
-            os.eventfd_read(self._fd)
-        except BlockingIOError:
-            return False
-        return True
 
     def fileno(self) -> int:
         """The descriptor; not to be read."""
@@ -98,6 +80,39 @@ class Semaphore:
     def close(self) -> None:
         """Close the descriptor."""
         os.close(self._fd)
+
+
+class Semaphore(Count):
+    """Is taken from one by one."""
+
+    @classmethod
+    def create(cls) -> Self:
+        """A new one, at 0."""
+        return cls(os.eventfd(0, os.EFD_SEMAPHORE | os.EFD_NONBLOCK | os.EFD_CLOEXEC))
+
+    def take(self) -> int:
+        """Count one down if it can be: 1, else 0; never blocks."""
+        try:
+            os.eventfd_read(self._fd)
+        except BlockingIOError:
+            return 0
+        return 1
+
+
+class Tally(Count):
+    """Is taken from all at once."""
+
+    @classmethod
+    def create(cls) -> Self:
+        """A new one, at 0."""
+        return cls(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
+
+    def take(self) -> int:
+        """How many were added since; 0 if none were; never blocks."""
+        try:
+            return os.eventfd_read(self._fd)
+        except BlockingIOError:
+            return 0
 
 
 class Source(Protocol):

@@ -345,8 +345,9 @@ def test_messages_stay_readable_memory_after_the_end_is_closed() -> None:
 def test_a_length_that_lies_is_not_followed() -> None:
     thinker_end, performer_end = loopback_pair(SHAPE)
     with thinker_end, performer_end:
-        slot = thinker_end.sender._slots[0]  # type: ignore[attr-defined]
         send(thinker_end, b"x")
+        (index,) = thinker_end.sender._under_way  # type: ignore[attr-defined]
+        slot = thinker_end.sender._slots[index]  # type: ignore[attr-defined]
         slot.header[24:28] = (SHAPE.slice_bytes + 1).to_bytes(4, "little")
         message = f"state slice of unit 0 of session 1: {SHAPE.slice_bytes + 1} bytes in a buffer of"
         with pytest.raises(SliceError, match=message):

@@ -7,26 +7,28 @@ import time
 import pytest
 
 from shared.links.peer import Peer
-from shared.links.waiting import AnyOf, Doorbell, Poller, Semaphore
+from shared.links.waiting import AnyOf, Doorbell, Poller, Semaphore, Tally
 
 
-def test_a_semaphore_counts() -> None:
-    semaphore = Semaphore.create(2)
-    assert [semaphore.take() for _ in range(3)] == [True, True, False]
+def test_a_semaphore_is_taken_from_one_by_one() -> None:
+    semaphore = Semaphore.create()
+    assert not Poller((semaphore.fileno(),)).wait(0)
+    semaphore.add()
     semaphore.add()
     assert Poller((semaphore.fileno(),)).wait(0)
-    assert semaphore.take()
+    assert [semaphore.take() for _ in range(3)] == [1, 1, 0]
     assert not Poller((semaphore.fileno(),)).wait(0)
     semaphore.close()
 
 
-def test_a_poller_tells_which_one_is_readable() -> None:
-    quiet, loud = Semaphore.create(), Semaphore.create(1)
-    poller = Poller((quiet.fileno(), loud.fileno()))
-    assert poller.wait(None)
-    assert (poller.readable(0), poller.readable(1)) == (False, True)
-    quiet.close()
-    loud.close()
+def test_a_tally_is_taken_from_all_at_once() -> None:
+    tally = Tally.create()
+    tally.add()
+    tally.add()
+    assert Poller((tally.fileno(),)).wait(0)
+    assert [tally.take() for _ in range(2)] == [2, 0]
+    assert not Poller((tally.fileno(),)).wait(0)
+    tally.close()
 
 
 def test_a_wait_is_not_shorter_than_asked_and_not_rounded_to_milliseconds() -> None:
@@ -75,7 +77,8 @@ def test_descriptors_beyond_what_select_takes() -> None:
     if hard < 1200:
         pytest.skip("this system allows no descriptor that high")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1200), hard))
-    semaphore = Semaphore.create(1)
+    semaphore = Semaphore.create()
+    semaphore.add()
     high = os.dup2(semaphore.fileno(), 1100)
     try:
         assert Poller((high,)).wait(0)
