@@ -15,15 +15,13 @@ from rich.console import Console
 from rich.progress import Progress
 
 from scripts.bench import BenchResult
-from scripts.benching import Performing, Talker, performing, seated
+from scripts.benching import Performing, Talker, performing, pipeline_options, seated
 from scripts.common import load_model
 from scripts.endurance import Course, Stretch, endure
 from shared.clock import FlatOutClock
 from shared.config import RuntimeConfig, load_config
 from shared.devices import claim_core
-from shared.exchange import Exchange, Rememberer
 from shared.models.family import Family, Role
-from thinker.pipeline import PipelineOptions
 
 OWN = "as configured"
 SPANS = {"window": 24, "full": 128}  # units, of the kinds of history that are tried besides
@@ -125,7 +123,8 @@ def _unit_costs(
     family: Family[Any, Any], performer: Performing, config: RuntimeConfig, units: int, first: int
 ) -> list[float]:
     """Seconds between one unit and the next of a session that begins at unit `first`."""
-    with seated(family, performer.link, FlatOutClock(), _options(config, 1), [Talker(family)]) as pipeline:
+    options, talkers = pipeline_options(config), [Talker(family)]
+    with seated(family, performer.link, FlatOutClock(), options, talkers) as pipeline:
         pipeline.seats[0].unit = first
         moments: list[float] = []
         while len(moments) <= units:
@@ -146,16 +145,9 @@ def _long_run(
     with Progress(console=console, refresh_per_second=1, transient=True) as progress:
         task = progress.add_task(f"{args.hours:g} hours", total=units)
         return endure(
-            family, performer, _options(config, args.sessions), sessions=args.sessions, units=units,
+            family, performer, pipeline_options(config, args.sessions), sessions=args.sessions, units=units,
             all_media=args.hours <= WHOLE_HOURS, advance=lambda number: progress.advance(task, number),
         )  # fmt: skip
-
-
-def _options(config: RuntimeConfig, sessions: int) -> PipelineOptions:
-    return PipelineOptions(
-        slots=sessions, exchange=Exchange(config.exchange), rememberer=Rememberer(config.remember),
-        latents_within_s=config.latents_within_s,
-    )  # fmt: skip
 
 
 def _slide_rows(slides: dict[str, Slide]) -> list[Row]:

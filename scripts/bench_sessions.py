@@ -13,14 +13,14 @@ import torch
 from rich.console import Console
 
 from scripts.bench import BenchResult
-from scripts.benching import Held, hold, hold_in_real_time, performer_process
+from scripts.benching import hold, performer_process, pipeline_options
 from scripts.common import load_model
 from scripts.planning.measure import WARM_UP_UNITS, Batch
+from scripts.real_time import Held, hold_in_real_time
 from scripts.served import serve_clients
 from shared.clock import FlatOutClock
 from shared.config import RuntimeConfig, load_config
 from shared.devices import claim_core
-from shared.exchange import Exchange
 from shared.links.base import LinkEnd
 from shared.models.family import Family
 from thinker.pipeline import PipelineOptions
@@ -117,21 +117,14 @@ def sessions_held(
     config = dataclasses.replace(config, sessions=MOST_SESSIONS)
     unit_ms = family.media.unit_ms
 
-    def options(sessions: int) -> PipelineOptions:
-        return PipelineOptions(
-            slots=sessions, phases=min(phases, sessions), exchange=Exchange(config.exchange),
-            latents_within_s=config.latents_within_s,
-        )  # fmt: skip
-
     with claim_core("thinker", config.pin), performer_process(config, family) as link:
-        guess = TRIED
+        guess = min(TRIED, MOST_SESSIONS)
         for _ in range(2):
-            guess = _guess(family, link, options(guess), guess, unit_ms)
+            guess = _guess(family, link, pipeline_options(config, guess, phases), guess, unit_ms)
 
         def held(sessions: int) -> Held:
-            return hold_in_real_time(
-                family, link, options(sessions), sessions=sessions, seconds=seconds, seed=sessions
-            )
+            options = pipeline_options(config, sessions, phases)
+            return hold_in_real_time(family, link, options, sessions=sessions, seconds=seconds, seed=sessions)
 
         return search(held, guess, MOST_SESSIONS)
 

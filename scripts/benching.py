@@ -6,8 +6,8 @@ import dataclasses
 import itertools
 import multiprocessing
 import os
-import random
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,9 +21,11 @@ import numpy as np
 
 from performer.loop import perform
 from scripts.common import load_model, terms_of
-from shared.clock import Clock, MonotonicClock
+from shared.clock import Clock
 from shared.config import RuntimeConfig
 from shared.devices import claim_core
+from shared.errors import RuntimeFault
+from shared.exchange import Exchange, Rememberer
 from shared.links.base import LinkEnd
 from shared.models.family import Family, Observation, Role
 from shared.models.single import replies_to
@@ -38,9 +40,6 @@ END_WITHIN_S = 10.0
 SENTENCE = "This sentence is here so that the agent has something to say while it is measured."
 SENTENCE_UNITS = 60  # it takes so long to say, and a rest
 WARM_UP_UNITS = 12
-ARRIVE_WITHIN_S = 0.48  # random moments of the first three units
-JUDGED_AFTER_S = 4.0  # whether sessions that are being held are hopelessly late
-HOPELESS = 0.05  # share of late units
 
 
 class Talker:
@@ -82,23 +81,20 @@ class Measured(Timings):
     counts: Counts
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Held:
-    """Sessions that were held on the clock: shares of their units and of the time."""
-
-    sessions: int
-    late: float
-    thinker_busy: float
-    performer_busy: float
-    timings: Timings
-
-
 def cut_down(config: RuntimeConfig, layers: int | None) -> RuntimeConfig:
     """The config with so many layers, which are all alike; random weights, since no others would fit."""
     if layers is None:
         return config
     transformer = config.model.get("transformer", {}) | {"layers": layers}
     return dataclasses.replace(config, weights="", model=config.model | {"transformer": transformer})
+
+
+def pipeline_options(config: RuntimeConfig, sessions: int = 1, phases: int = 1) -> PipelineOptions:
+    """How the config has sessions run, for so many of them."""
+    return PipelineOptions(
+        slots=sessions, phases=min(phases, sessions), exchange=Exchange(config.exchange),
+        rememberer=Rememberer(config.remember), latents_within_s=config.latents_within_s,
+    )  # fmt: skip
 
 
 def nothing() -> None:
@@ -154,43 +150,6 @@ def hold(
             pipeline.step()
         measured.round_ms = 1e3 * (time.monotonic() - began) * sessions / measured.counts.emitted
     return measured
-
-
-def hold_in_real_time(
-    family: Family[Any, Any],
-    link: LinkEnd,
-    options: PipelineOptions,
-    *,
-    sessions: int,
-    seconds: float,
-    seed: int = 0,
-) -> Held:
-    """Hold sessions that begin at random moments for so many seconds, or until that is hopeless."""
-    moments, now = random.Random(seed), time.monotonic()  # noqa: S311 - nothing secret
-    talkers = [Talker(family, arrives_at=now + moments.uniform(0, ARRIVE_WITHIN_S)) for _ in range(sessions)]
-    with seated(family, link, MonotonicClock(), options, talkers) as pipeline:
-        warm_until = now + 2 * ARRIVE_WITHIN_S
-        while time.monotonic() < warm_until:
-            pipeline.step()
-        timings, counts = Timings(one_host=True), Counts()
-        pipeline.timings, pipeline.counts = timings, counts
-        began = time.monotonic()
-        while (lasted := time.monotonic() - began) < seconds:
-            pipeline.step()
-            if lasted > JUDGED_AFTER_S and late_share(counts) > HOPELESS:
-                break
-    return Held(
-        sessions=sessions,
-        late=late_share(counts),
-        thinker_busy=timings.thinker_busy_s / lasted,
-        performer_busy=timings.performer_busy_s / lasted,
-        timings=timings,
-    )
-
-
-def late_share(counts: Counts) -> float:
-    """Of all units, those that were late or given up."""
-    return (counts.late + counts.dropped) / max(1, counts.emitted + counts.dropped)
 
 
 def warm_up_units(units: int, sessions: int = 1) -> int:
@@ -274,7 +233,10 @@ def cpu_s(pid: int) -> float:
 
 def _child(parent: int, work: Callable[..., None], arguments: Sequence[Any]) -> None:
     die_with_parent(parent)
-    work(*arguments)
+    try:
+        work(*arguments)
+    except RuntimeFault as fault:
+        sys.exit(f"bench: {fault}")
 
 
 def _watch(process: BaseProcess, ended: threading.Event) -> None:

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from types import TracebackType
 from typing import Any, Self
 
-from scripts.benching import hold, one_process, performing, spawned
+from scripts.benching import END_WITHIN_S, hold, one_process, performing, pipeline_options, spawned
 from scripts.common import load_model
 from scripts.planning.measure import WeightBytes, weight_bytes
 from shared.clock import FlatOutClock
 from shared.config import RuntimeConfig
 from shared.devices import claim_core
 from shared.errors import RuntimeFault
-from shared.exchange import Exchange, Rememberer
 from shared.memory import rss_mb
 from shared.models.family import Role
-from thinker.pipeline import PipelineOptions
 
 MEMORY = "memory"
 
@@ -65,9 +64,9 @@ class Worker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._connection.close()  # which ends what waits for work
         if kind is None:
-            self._connection.send(None)
-            self._process.join(10)
+            self._process.join(END_WITHIN_S)
         self._process.kill()
         self._process.join()
 
@@ -108,10 +107,7 @@ def serve_pair(connection: Connection, config: RuntimeConfig) -> None:
     with claim_core("thinker", config.pin), performing(config, family) as performer:
 
         def run(work: Work, when_warm: Callable[[], None]) -> float:
-            options = PipelineOptions(
-                slots=work.sessions, phases=work.phases, exchange=Exchange(config.exchange),
-                rememberer=Rememberer(config.remember), latents_within_s=config.latents_within_s,
-            )  # fmt: skip
+            options = pipeline_options(config, work.sessions, work.phases)
             measured = hold(
                 family, performer.link, FlatOutClock(), options, units=work.units, sessions=work.sessions,
                 when_warm=when_warm,
@@ -145,5 +141,7 @@ def _serve(connection: Connection, run: Run, memory: Callable[[], Memory]) -> No
         connection.recv()
 
     connection.send("ready")
-    while (asked := connection.recv()) is not None:
-        connection.send(memory() if asked == MEMORY else run(asked, when_warm))
+    with suppress(EOFError):  # all is measured
+        while True:
+            asked = connection.recv()
+            connection.send(memory() if asked == MEMORY else run(asked, when_warm))
