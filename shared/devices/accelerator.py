@@ -109,6 +109,12 @@ class Accelerator(Device):
         """On the side stream."""
         return self._copy(x, out, of_device=x)
 
+    def fetch(self, x: Tensor) -> Tensor:
+        """Through pinned memory."""
+        out = self.host_buffer(*x.shape, dtype=x.dtype)
+        self.to_host(x, out).wait()
+        return out
+
     def from_host(self, x: Tensor, out: Tensor) -> Event:
         """On the side stream."""
         return self._copy(x, out, of_device=out)

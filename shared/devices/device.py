@@ -139,6 +139,10 @@ class Device:
         out.copy_(x)
         return self.event()
 
+    def fetch(self, x: Tensor) -> Tensor:
+        """`x` in host memory that is the caller's own; on a CPU `x` itself. Waits for it."""
+        return x
+
     def from_host(self, x: Tensor, out: Tensor) -> Event:
         """Begin to copy `x` of `host_buffer` to `out` on the device; for work after the event's `gate`.
 

@@ -70,7 +70,6 @@ class PocketFamily:
         # On a CPU packed layers compute in the device's dtype, and attention is faster in float32.
         self.dtype = torch.float32 if device.kind == "cpu" else device.dtype
         self.weights = weights.to(device.torch).eval().requires_grad_(False)
-        weights.network.to_compute_in(self.dtype)
         self.layout = config.layout()
         self.media = Media(
             unit_ms=round(1000 * UNIT_S),
@@ -269,12 +268,12 @@ class PocketFamily:
         z_BTNZ = picture_BPZ.reshape(batch, FRAMES_PER_UNIT, -1, self.config.video.latent_dim)
         past = torch.cat([state.picture for state in states])
         frames, past = self.weights.video.decode(z_BTNZ, past)
-        pixels = ((frames.permute(0, 1, 3, 4, 2) + 1) * 127.5).round().clamp(0, 255).to(torch.uint8).cpu()
-        emissions = []
+        pixels = ((frames.permute(0, 1, 3, 4, 2) + 1) * 127.5).round().clamp(0, 255).to(torch.uint8)
+        shown, emissions = self._device.fetch(pixels), []
         for row, state in enumerate(states):
             state.picture = past[row : row + 1]
             pcm = (self._hushed(state, pcm_BN[row]).clamp(-1, 1) * 32767).round().to(torch.int16)
-            emissions.append(Emission(pcm=pcm.cpu().numpy(), frames=pixels[row].contiguous().numpy()))
+            emissions.append(Emission(pcm=pcm.cpu().numpy(), frames=shown[row].contiguous().numpy()))
         return emissions
 
     def _hushed(self, state: PocketState, pcm_N: Tensor) -> Tensor:

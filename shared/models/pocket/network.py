@@ -44,12 +44,6 @@ class StreamerNetwork(nn.Module):
         nn.init.zeros_(self.picture_out.weight)
         nn.init.zeros_(self.sound_out.weight)
 
-    def to_compute_in(self, dtype: torch.dtype) -> None:
-        """Let the towers compute in `dtype`; what goes in and comes out of them stays float32."""
-        self.transformer.to(dtype)
-        if hasattr(self, "listener"):
-            self.listener.transformer.to(dtype)
-
     def text_tokens(self, words_BT: Tensor, phones_BT: Tensor) -> tuple[Tensor, Tensor]:
         """Embed the text slots; return (word, phone) tokens."""
         word = self.token_class.weight[Token.WORD] + self.word(words_BT)

@@ -56,11 +56,12 @@ def load_pocket(
     shard(weights.network.transformer, share)
     _leave_out(weights, role)
     if device.kind == "cpu":
-        for part in (
-            weights.network,
-            *(getattr(weights, n) for n in ("audio", "video") if hasattr(weights, n)),
-        ):
-            pack(part, device.dtype)
+        # Not the timer: from its chances durations are drawn, and they shall not depend on the number format.
+        for name, part in weights.named_children():
+            if name != "timer":
+                pack(part, device.dtype)
+    else:
+        _settle(weights, device)
     return weights, f"{digest}-{str(device.dtype).removeprefix('torch.')}"
 
 
@@ -68,3 +69,14 @@ def _leave_out(weights: PocketWeights, role: Role) -> None:
     """Free what a process of this role never runs."""
     if role is Role.PERFORMER:
         del weights.audio, weights.video, weights.timer, weights.network.listener
+
+
+def _settle(weights: PocketWeights, device: Device) -> None:
+    """Towers compute in the device's dtype, what goes in and comes out of them stays float32."""
+    weights.to(device.torch)
+    network = weights.network
+    network.transformer = device.optimised(network.transformer)
+    if hasattr(network, "listener"):
+        network.listener.transformer = device.optimised(network.listener.transformer)
+        network.listener.eyes = device.compiled(network.listener.eyes)
+        weights.audio.decoder = device.compiled(weights.audio.decoder)
