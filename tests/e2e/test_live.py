@@ -160,7 +160,7 @@ WRONG = [
     (2, ["--config", "{}/family.toml"], "'nobody'"),
     (2, ["--config", "{}/no.toml"], "no.toml"),
     (2, ["--link", "carrier"], "'carrier'"),
-    (1, ["--link", "xccl"], "link xccl is not available: it needs Intel GPUs"),
+    (1, ["--link", "xccl"], "link xccl is not available: it needs an Intel GPU"),
     (1, ["--device", "cuda:99"], "--device cuda:99"),
     (2, ["--device", "abacus"], "--device abacus"),
     (2, ["--seconds", "0"], "seconds"),

@@ -14,6 +14,7 @@ REPORT: dict[str, object] = {
     "realtime": True,
     "link": "shm",
     "slice_bytes": 4096,
+    "sessions": {"running": 2, "slots": 4, "fit": 3, "load": 0.4, "slower": None},
     "machine": {"cpu": {"cores": {"deep": 1}}},
 }
 
@@ -34,6 +35,13 @@ def test_every_number_of_the_report_is_a_gauge() -> None:
     assert found["thinker_report_model_side_ms", "p50"] == 90
     assert found["thinker_report_slice_bytes",] == 4096
     assert found["thinker_report_realtime",] == 1
+    assert [found["thinker_report_sessions", name] for name in ("running", "slots", "fit", "load")] == [
+        2,
+        4,
+        3,
+        0.4,
+    ]
+    assert ("thinker_report_sessions", "slower") not in found, "it isn't known"
     assert not any(name[0].endswith(("loop_ms", "link", "machine")) for name in found)
 
 
