@@ -62,13 +62,14 @@ class Admission:
 
         Args:
             running: sessions that run or are about to.
-            slower: how many times as long as at warm-up the work takes at present; None when not known.
+            slower: how many times as long as at warm-up the work takes at present; None when not known. That
+                more fit than were tried is not believed: nobody who was let in is put out again.
         """
         if running >= self._slots:
             return False
         if running == 0:
             return True  # the first is always let in: its report says whether real time holds
-        slower = PRESUMED_SLOWER if slower is None else slower
+        slower = PRESUMED_SLOWER if slower is None else max(1.0, slower)
         return slower * self.bound_ms(running + 1) <= (1 - KEPT_FREE) * self._unit_ms
 
     @property

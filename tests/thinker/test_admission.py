@@ -44,9 +44,12 @@ def test_what_is_not_known_is_taken_for_a_little_slower() -> None:
 
 def test_on_a_slower_machine_fewer_fit() -> None:
     admission = admission_of(cost(1, 30.0))
-    assert [max(n for n in range(8) if admission.fits(n, slower)) for slower in (0.5, 1.0, 2.0, 9.0)] == [
-        7, 3, 1, 0,
-    ]  # fmt: skip
+    assert [max(n for n in range(8) if admission.fits(n, slower)) for slower in (1.0, 2.0, 9.0)] == [3, 1, 0]
+
+
+def test_on_a_faster_machine_no_more_fit_than_were_tried() -> None:
+    admission = admission_of(cost(1, 30.0))
+    assert [admission.fits(running, 0.5) for running in (3, 4)] == [True, False]
 
 
 ms = st.floats(0.01, 1e4)
