@@ -13,9 +13,9 @@ from performer.loop import perform
 from shared.clock import Clock, FlatOutClock, ManualClock
 from shared.links.base import LinkEnd, LinkShape
 from shared.links.loopback import loopback_pair
+from shared.media import Media
 from shared.models.family import Emission, Observation, Said
 from shared.models.layout import Block
-from shared.media import Media
 from thinker.pipeline import LOOK_EVERY_S, Counts, Pipeline, PipelineOptions
 from thinker.seat import FIRST_WITHIN_S, LATE_WITHIN_S, Seat
 from thinker.timings import Timings

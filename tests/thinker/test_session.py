@@ -100,6 +100,28 @@ async def test_too_much_text_is_refused_with_a_warning(server: Any) -> None:
         assert (await client.next(m.TextDelta)).text.endswith("line 31")
 
 
+async def test_what_the_model_has_to_say_of_the_session_is_told(server: Any) -> None:
+    async with await server.connect() as client:
+        await client.start()
+        server.engine.warns = "it begins to forget"
+        await server.engine.tick()
+        assert await client.next(m.Warning) == m.Warning(code="session", message="it begins to forget")
+
+
+async def test_sessions_that_run_together_hear_only_their_own(server: Any) -> None:
+    server.engine.slots = 3
+    async with contextlib.AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(await server.connect()) for _ in range(3)]
+        for number, client in enumerate(clients):
+            await client.start()
+            await client.send_unit(np.full(2_560, 1000 * (number + 1)))
+            inbox = server.engine.open[number].inbox
+            await server.until(lambda inbox=inbox: inbox._sound._filled >= 2_560)
+        await server.engine.tick()
+        for number, client in enumerate(clients):
+            assert set(samples(await client.next(MediaUnit)).tolist()) == {1000 * (number + 1)}
+
+
 async def test_every_line_that_the_model_refuses_is_told(server: Any) -> None:
     long = "…" * 61
     async with await server.connect(m.Hello(texts=["…?", "hello", long])) as client:
