@@ -12,7 +12,6 @@ from thinker.timings import Timings
 LOOK_EVERY_S = 1.0
 SETTLES_WITHIN_S = 1.0  # after a session came or left: what was measured meanwhile belongs to no number
 REMEMBERED_S = 5
-KNOWN_AFTER_S = 3
 
 
 class Load:
@@ -71,5 +70,4 @@ class Load:
     def _note(self, share: float) -> None:
         self.share = share
         self._recent.append(share * self._unit_ms / self._busy_ms(self._running))
-        if len(self._recent) >= KNOWN_AFTER_S:
-            self.slower = statistics.median(self._recent)
+        self.slower = statistics.median(self._recent)

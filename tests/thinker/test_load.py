@@ -1,8 +1,12 @@
-"""How slow the machine is now: what a burst of something else does to it, and what joining and leaving."""
+"""How slow the machine is now: what a burst of something else does to it, and what joining and leaving.
+
+And who is let in by it, second by second.
+"""
 
 import pytest
 
 from shared.clock import ManualClock
+from thinker.admission import Admission, Cost
 from thinker.load import Load
 from thinker.timings import Timings
 
@@ -34,11 +38,11 @@ def pair() -> Pair:
     return Pair()
 
 
-def test_it_takes_some_seconds_to_be_known(pair: Pair) -> None:
-    pair.run(3.5, sessions=2)
-    assert pair.load.slower is None
+def test_it_takes_a_session_that_has_settled_and_a_second(pair: Pair) -> None:
+    pair.run(1.8, sessions=2)
+    assert (pair.load.share, pair.load.slower) == (None, None)
+    pair.run(0.5, sessions=2)
     assert pair.load.share == pytest.approx(2 * WARM_MS / UNIT_MS)
-    pair.run(1.5, sessions=2)
     assert pair.load.slower == pytest.approx(1.0)
 
 
@@ -80,3 +84,51 @@ def test_after_a_time_without_sessions_nothing_is_known(pair: Pair) -> None:
     pair.clock.advance(1000)
     pair.run(6, sessions=1)
     assert pair.load.slower == pytest.approx(1.0)
+
+
+class House(Pair):
+    """Somebody always waits to be let in; a session more costs `WARM_MS` more, of which six fit."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        cost = Cost(sessions=1, thinker_ms=WARM_MS / 2, performer_ms=WARM_MS, loop_ms=WARM_MS)
+        self.admission = Admission(unit_ms=UNIT_MS, slots=8, costs=[cost])
+        self.sessions = 0
+
+    def open_for(self, seconds: int, *, slower: float = 1.0, every_s: float = 0.1) -> int:
+        """Look that often whether one more fits; how many there are in the end."""
+        for _ in range(round(seconds / every_s)):
+            if self.admission.fits(self.sessions, self.load.slower):
+                self.sessions += 1
+            self.run(every_s, sessions=self.sessions, slower=slower)
+        return self.sessions
+
+
+def test_many_who_come_at_once_are_let_in_as_far_as_is_safe_and_the_last_once_it_is_known() -> None:
+    house = House()
+    assert house.open_for(1) == 5
+    assert house.open_for(4) == 6
+    assert house.open_for(60) == 6
+
+
+def test_on_a_machine_that_became_slower_fewer_are_let_in() -> None:
+    assert House().open_for(60, slower=2.0, every_s=2.5) == 3
+    assert House().open_for(60, slower=9.0, every_s=2.5) == 1
+
+
+def test_who_was_let_in_stays_and_the_next_comes_when_there_is_room_again() -> None:
+    house = House()
+    house.open_for(10)
+    assert house.open_for(10, slower=1.5) == 6
+    house.sessions -= 1
+    assert house.open_for(10, slower=1.5) == 5, "six would be too many now"
+    assert house.open_for(10) == 6, "and the machine is free again"
+
+
+def test_who_leaves_is_replaced_at_once() -> None:
+    house = House()
+    house.open_for(20)
+    for _ in range(5):
+        house.sessions -= 1
+        house.run(0.3, sessions=house.sessions)
+        assert house.open_for(1) == 6
