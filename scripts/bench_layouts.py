@@ -57,6 +57,7 @@ def bench(args: argparse.Namespace, console: Console) -> BenchResult:
         notes=[
             f"units a second of all sessions together, flat out; the best of {min(REPEATS, args.units)} runs",
             "pair over two replicas: each with the number of sessions, and of phases, that suits it best",
+            "weights per device: the mean of the two devices, and the fuller one",
         ],
     )
 
@@ -107,8 +108,11 @@ def _ratios(alone: Rates, many: dict[int, Rates], replica: Memory) -> dict[str, 
     weights = replica.weights
     assert weights is not None
     whole = weights.thinker + weights.performer + weights.shared
-    largest = max(weights.thinker, weights.performer) + weights.shared
-    return ratios | {"weights_per_device_pair_over_replica": largest / whole}
+    return ratios | {
+        "weights_per_device_pair_over_replica": (whole + weights.shared) / 2 / whole,
+        "weights_of_fullest_device_over_replica": (max(weights.thinker, weights.performer) + weights.shared)
+        / whole,
+    }
 
 
 def _row(sessions: int, rates: Rates) -> list[Row]:
