@@ -86,7 +86,7 @@ async def _ready_or_stopped(session: Session, stop: asyncio.Event) -> m.Ready | 
 
 
 def _tell_queued(queued: m.Queued) -> None:
-    log.info("all places are taken: %s", place_in_queue(queued))
+    log.info("waiting for a place: %s", place_in_queue(queued))
 
 
 def place_in_queue(queued: m.Queued) -> str:

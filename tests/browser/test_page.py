@@ -124,7 +124,7 @@ def test_microphone_and_camera_can_be_turned_off(page_url: str, stage: Any, brow
 def test_a_full_server_says_where_one_stands(page_url: str, stage: Any, browse: Browse) -> None:
     stage.queue_first = True
     page = browse(page_url + "?autostart=1")
-    expect(page.locator("#words")).to_have_text("All seats are taken. You are 2nd in line, about 40 s.")
+    expect(page.locator("#words")).to_have_text("Waiting for a seat. You are 2nd in line, about 40 s.")
     stage.queue_first = False
     wait_for(page, "tp.state === 'live'")
 
