@@ -26,7 +26,7 @@ from shared.models.layout import Block
 from thinker.pipeline import PipelineOptions
 
 BATCHES = (1, 2, 4, 8)
-ROUNDS = 10  # all batch sizes take turns, so that what else runs on the machine meets all of them
+MOST_ROUNDS = 10  # all batch sizes take turns, so that what else runs on the machine meets all of them
 EXCHANGED_UNITS = 40
 READY_WITHIN_S = 120.0
 
@@ -63,10 +63,15 @@ def _measured(family: Family[Any, Any], units: int) -> list[Batch]:
     for batch in batches:
         batch.run(WARM_UP_UNITS)
         batch.forget()
-    for _ in range(ROUNDS):
+    rounds = _rounds(units)
+    for _ in range(rounds):
         for batch in batches:
-            batch.run(max(1, units // ROUNDS // batch.sessions))
+            batch.run(max(1, units // rounds // batch.sessions))
     return batches
+
+
+def _rounds(units: int) -> int:
+    return max(2, min(MOST_ROUNDS, units))
 
 
 def _stage(batches: list[Batch], name: str) -> Stage:
@@ -111,11 +116,12 @@ def _slow_down(config: RuntimeConfig, family: Family[Any, Any], units: int) -> f
         for batch in (apart, beside):
             batch.run(WARM_UP_UNITS)
             batch.forget()
-        for _ in range(ROUNDS):
+        rounds = _rounds(units)
+        for _ in range(rounds):
             busy.clear()
-            apart.run(max(1, units // ROUNDS // 2))
+            apart.run(max(1, units // rounds // 2))
             busy.set()
-            beside.run(max(1, units // ROUNDS // 2))
+            beside.run(max(1, units // rounds // 2))
     times = [sum(batch.median_ms(name) for name in STAGES) for batch in (apart, beside)]
     return round(max(1.0, times[1] / times[0]), 3)
 

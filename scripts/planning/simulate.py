@@ -191,7 +191,7 @@ class _Simulation:
         group.late += solved.late or now > solved.complete + 2 * self._unit_ms
 
     def _outcome(self) -> Outcome:
-        steady = [group.emitted[WARM_UP_UNITS:] for group in self._groups]
+        steady = [group.emitted[min(WARM_UP_UNITS, len(group.emitted) // 2) :] for group in self._groups]
         rate = sum(
             group.sessions * (len(units) - 1) / (units[-1][0] - units[0][0])
             for group, units in zip(self._groups, steady, strict=True)
@@ -202,10 +202,10 @@ class _Simulation:
             for group, units in zip(self._groups, steady, strict=True)
             for _, wait in units
             for _ in range(group.sessions)
-        )
+        ) or [self._timeline.now]  # nothing was done within all the time: it takes at least that
         return Outcome(
             units_per_s=1e3 * rate,
-            interval_ms=self._load.sessions / rate if rate else math.inf,
+            interval_ms=self._load.sessions / rate if rate else self._timeline.now,
             late=0.0 if self._load.flat_out else self._late_share(),
             latency_p50_ms=_percentile(waits, 50), latency_p99_ms=_percentile(waits, 99),
             busy=self._busy(),
@@ -231,4 +231,4 @@ def _look() -> None:
 
 
 def _percentile(ordered: list[float], percent: float) -> float:
-    return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)] if ordered else math.inf
+    return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]

@@ -70,6 +70,18 @@ def test_more_work_than_time_is_late(make_profile: MakeProfile) -> None:
         assert outcome.late > 0.5, (cell, stage)
 
 
+def test_what_is_never_done_takes_at_least_as_long_as_was_waited(make_profile: MakeProfile) -> None:
+    outcome = simulate(make_profile({"solve": 1e6}), PAIR, Load(units=10))
+    assert outcome.late > 0.5
+    assert 1e6 > outcome.latency_p50_ms >= 10 * 160
+
+
+@pytest.mark.parametrize("units", [1, 2, 9])
+def test_a_short_run_is_still_a_run(make_profile: MakeProfile, units: int) -> None:
+    flat = simulate(make_profile(), ONE_PROCESS, Load(units=units, flat_out=True, jitter=False))
+    assert flat.interval_ms == pytest.approx(44.3)
+
+
 def test_a_shard_takes_decoding_off_the_thinker(make_profile: MakeProfile) -> None:
     profile = make_profile({"decode": 60.0})
     flat = simulate(profile, Cell(performers=1, shards=1), FLAT)
