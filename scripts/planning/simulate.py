@@ -61,6 +61,7 @@ class _Simulation:
 
     def run(self) -> Outcome:
         """Until every group has had its units."""
+        self._timeline.at(self._load.units * self._unit_ms, _look)
         for group in self._groups:
             self._timeline.at(0.0 if group.flat_out else group.tick, _look)
         while not self._finished():
@@ -72,7 +73,7 @@ class _Simulation:
 
     def _finished(self) -> bool:
         if self._load.flat_out:
-            return all(len(group.emitted) >= self._load.units for group in self._groups)
+            return all(len(group.emitted) > self._load.units for group in self._groups)
         return self._timeline.now >= self._load.units * self._unit_ms
 
     def _start(self, device: Device, job: Job) -> None:
@@ -191,7 +192,7 @@ class _Simulation:
         group.late += solved.late or now > solved.complete + 2 * self._unit_ms
 
     def _outcome(self) -> Outcome:
-        steady = [group.emitted[min(WARM_UP_UNITS, len(group.emitted) // 2) :] for group in self._groups]
+        steady = [_after_warm_up(group.emitted) for group in self._groups]
         rate = sum(
             group.sessions * (len(units) - 1) / (units[-1][0] - units[0][0])
             for group, units in zip(self._groups, steady, strict=True)
@@ -224,6 +225,10 @@ class _Simulation:
             share = device.worked_ms / self._timeline.now
             busy[device.role] = max(busy.get(device.role, 0.0), share)
         return busy
+
+
+def _after_warm_up(units: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    return units[min(WARM_UP_UNITS, max(0, len(units) - 1) // 2) :]
 
 
 def _look() -> None:
