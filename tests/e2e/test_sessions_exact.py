@@ -24,7 +24,7 @@ from scripts.common import load_model, terms_of
 from shared.clock import Clock, FlatOutClock, ManualClock
 from shared.config import RuntimeConfig, load_config
 from shared.errors import LinkClosed
-from shared.exchange import Exchange
+from shared.exchange import Exchange, Rememberer
 from shared.links.base import LinkEnd
 from shared.links.loopback import loopback_pair
 from shared.models.family import Family, Observation
@@ -91,8 +91,9 @@ class House:
     def __init__(self, family: Family[Any, Any], link: LinkEnd, config: RuntimeConfig, clock: Clock) -> None:
         self.talks: list[Talk] = []
         options = PipelineOptions(
-            slots=SLOTS, phases=config.phases, exchange=Exchange(config.exchange), checked=True
-        )
+            slots=SLOTS, phases=config.phases, exchange=Exchange(config.exchange),
+            rememberer=Rememberer(config.remember), checked=True,
+        )  # fmt: skip
         self.pipeline = Pipeline(
             family=family, link=link, memory=family.allocate(SLOTS), clock=clock, wakeup=link.receiver,
             options=options, timings=Timings(one_host=True), counts=Counts(), on_latents=self._note,
@@ -195,7 +196,14 @@ CLOCKS = pytest.mark.parametrize(
 
 
 @pytest.fixture(
-    scope="module", params=[("shm", "packed"), ("shm", "layerwise"), ("gloo", "packed")], ids="-".join
+    scope="module",
+    params=[
+        ("shm", "packed", "thinker"),
+        ("shm", "layerwise", "thinker"),
+        ("gloo", "packed", "thinker"),
+        ("shm", "packed", "performer"),
+    ],
+    ids="-".join,
 )
 def pair(
     request: pytest.FixtureRequest,
@@ -204,9 +212,9 @@ def pair(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[LinkEnd, RuntimeConfig]]:
     """A Performer in a process of its own, and the link to it."""
-    name, exchange = request.param
-    config = replace(CONFIG, exchange=exchange)
-    file = write_config(tmp_path_factory.mktemp("config") / "four.toml", exchange)
+    name, exchange, remember = request.param
+    config = replace(CONFIG, exchange=exchange, remember=remember)
+    file = write_config(tmp_path_factory.mktemp("config") / "four.toml", exchange=exchange, remember=remember)
     with groups() as group, Listener("127.0.0.1", 0) as listener:
         address = f"127.0.0.1:{listener.port}"
         performer = group.start(
@@ -218,11 +226,10 @@ def pair(
         assert performer.output.splitlines()[-1] == "performer: the thinker has ended"
 
 
-def write_config(path: Path, exchange: str) -> Path:
+def write_config(path: Path, **choices: str) -> Path:
     tiny = (Path(__file__).parents[2] / "configs" / "tiny.toml").read_text(encoding="utf-8")
-    path.write_text(
-        f'sessions = {SLOTS}\nphases = {PHASES}\nexchange = "{exchange}"\n{tiny}', encoding="utf-8"
-    )
+    chosen = "".join(f'{name} = "{choice}"\n' for name, choice in choices.items())
+    path.write_text(f"sessions = {SLOTS}\nphases = {PHASES}\n{chosen}{tiny}", encoding="utf-8")
     return path
 
 
@@ -241,14 +248,16 @@ def test_sessions_among_others_get_what_they_get_alone(
         assert_same(talk, alone[talk.user], exact=batch_invariant)
 
 
-@pytest.mark.parametrize("exchange", ["packed", "layerwise"])
+@pytest.mark.parametrize("rememberer", Rememberer)
+@pytest.mark.parametrize("exchange", [Exchange.PACKED, Exchange.LAYERWISE])
 @CLOCKS
 def test_the_replica_of_all_sessions_is_exact(
-    family: Family[Any, Any], exchange: str, make_clock: Callable[[], Clock]
+    family: Family[Any, Any], exchange: Exchange, rememberer: Rememberer, make_clock: Callable[[], Clock]
 ) -> None:
-    config = replace(CONFIG, exchange=exchange)
+    config = replace(CONFIG, exchange=exchange.value, remember=rememberer.value)
     thinker_end, performer_end = loopback_pair(terms_of(family, config, "auto").shape)
-    performer = Performer(family, performer_end, slots=SLOTS, remembers=False, checked=True)
+    remembers = rememberer is Rememberer.PERFORMER
+    performer = Performer(family, performer_end, slots=SLOTS, remembers=remembers, checked=True)
 
     def serve() -> None:
         with performer_end:
