@@ -11,26 +11,28 @@ so that it is the leader that tells what went wrong, and ends with it. Followers
 from __future__ import annotations
 
 import logging
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed import TCPStore as Store  # type: ignore[attr-defined]  # not in torch's stubs
+from torch.distributed import PrefixStore  # type: ignore[attr-defined]  # not in torch's stubs
+from torch.distributed import TCPStore as Store  # type: ignore[attr-defined]
 
-from shared.errors import GroupError, LinkClosed
+from shared.errors import DeviceError, GroupError, LinkClosed
 from shared.links.base import Message
+from shared.links.meeting import meet_over_gloo, open_door, own_store, store_at
 from shared.models.parallel import Share
 from shared.slices import HEADER_BYTES, pack_header_into, unpack_header
 
 HOST = "127.0.0.1"
 LEADER = 0
+ADDERS = {"cuda": "ProcessGroupNCCL", "xpu": "ProcessGroupXCCL"}
 MEET_WITHIN_S = 60.0
 POLL_S = 0.05
 FATE_WITHIN_S = 1.0  # a process that was killed is seen to have ended this soon after its connections broke
@@ -49,16 +51,12 @@ Fate = Callable[[], str | None]
 
 def open_store() -> Store:
     """The leader's: where the ranks find each other, on a free port (`store.port`) of this host alone."""
-    door = socket.create_server((HOST, 0))
-    port = int(door.getsockname()[1])
-    return Store(HOST, port, is_master=True, master_listen_fd=door.detach(), wait_for_workers=False)
+    return own_store(open_door(HOST), MEET_WITHIN_S)
 
 
 def join_store(port: int) -> Store:
     """A follower's way to its leader's store."""
-    return Store(
-        HOST, port, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=MEET_WITHIN_S)
-    )
+    return store_at(HOST, port, MEET_WITHIN_S)
 
 
 class Group:
@@ -112,22 +110,29 @@ class Group:
                 return False
         return True
 
-    def meet(self) -> None:
-        """Connect to all ranks.
+    def meet(self, device: str = "cpu") -> None:
+        """Connect to all ranks, which compute on devices of this kind: "cpu", "cuda" or "xpu".
 
         Raises:
             GroupError: one did not come.
+            DeviceError: torch has nothing to add up with there.
         """
-        gloo: Any = dist.ProcessGroupGloo
-        options = gloo._Options()  # noqa: SLF001 — the only way to bind a group to an address
-        options._devices = [gloo.create_device(hostname=HOST)]  # noqa: SLF001
-        options._timeout = timedelta(seconds=MEET_WITHIN_S)  # noqa: SLF001
-        options._threads = 1  # noqa: SLF001
+        if device in ADDERS and not hasattr(dist, ADDERS[device]):
+            why = f"ranks need {ADDERS[device]}, and torch {torch.__version__} has none"
+            raise DeviceError(f"--device {device}: {why}")
         try:
-            self._exchange: _Exchange = gloo(self._store, self.rank, self.ranks, options)
+            self._exchange = meet_over_gloo(self._store, self.rank, self.ranks, HOST, MEET_WITHIN_S)
+            self._on_device = self._adder_on(device) if device in ADDERS else None
         except RuntimeError as error:
             _log.debug("group: %s", error)
             raise GroupError(f"{self}: the ranks did not meet within {MEET_WITHIN_S:g} s") from None
+
+    def _adder_on(self, device: str) -> Any:
+        """What adds up without a detour by the host; where that hangs, torch's watchdog ends the process."""
+        adder = getattr(dist, ADDERS[device])
+        options = adder.Options()
+        options._timeout = self._within  # noqa: SLF001 — no other way
+        return adder(PrefixStore("sums", self._store), self.rank, self.ranks, options)
 
     def check(self) -> None:
         """Raise a GroupError when another rank has ended."""
@@ -137,22 +142,23 @@ class Group:
     def reduce(self, x: Tensor) -> Tensor:
         """Replace `x` by the sum of what all ranks brought; call it in all of them.
 
-        Every rank adds in the order of the ranks, so that all have the same bits. One exchange of whole
-        tensors between each two: with few ranks that is faster than gloo's own reduction, which takes several
-        rounds, and a time-out says who did not come.
+        On the CPU every rank adds in the order of the ranks, so that all have the same bits. One exchange of
+        whole tensors between each two: with few ranks that is faster than gloo's own reduction, which takes
+        several rounds, and a time-out says who did not come.
 
         Raises:
             GroupError: a rank did not answer in time, or has ended.
         """
+        if self._on_device is not None:
+            self._on_device.allreduce([x]).wait()
+            return x
         parts = self._room(self.ranks * x.nbytes).view(x.dtype).view(self.ranks, *x.shape)
         parts[self.rank] = x
         own = parts[self.rank]
         works = [self._recv(parts[other], other, _SUM) for other in self._others]
         works += [self._send(own, other, _SUM) for other in self._others]
         self._finish(works)
-        if x.device.type == "cpu":
-            return torch.sum(parts, 0, out=x)
-        return x.copy_(torch.sum(parts, 0))
+        return torch.sum(parts, 0, out=x)
 
     def tell(self, message: Message) -> None:
         """The leader: begin to send a message to the followers; it must stay until `settle`."""
@@ -231,11 +237,3 @@ class Group:
     def __str__(self) -> str:
         at = f", unit {self.unit}" if self.unit >= 0 else ""
         return f"rank {self.rank} of {self.ranks}{at}"
-
-
-class _Exchange(Protocol):
-    """The part of ProcessGroupGloo that is used here, and that torch's own type stubs leave out."""
-
-    def send(self, tensors: list[Tensor], rank: int, tag: int) -> dist.Work: ...
-
-    def recv(self, tensors: list[Tensor], rank: int, tag: int) -> dist.Work: ...

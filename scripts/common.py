@@ -90,15 +90,15 @@ def rank_devices(devices: str, ranks: int) -> list[str]:
     """The device of each rank: one of a list, or the CPU for all.
 
     Raises:
-        ConfigError: there are too few or too many.
+        ConfigError: they are not as many as there are ranks, or not alike.
     """
     each = devices.split(",")
     if each == ["cpu"]:
         return each * ranks
-    if len(each) != ranks:
+    kinds = {device.partition(":")[0] for device in each}
+    if len(set(each)) != ranks or len(each) != ranks or len(kinds) > 1:
         raise ConfigError(
-            f"--device {devices}: names {len(each)} of the {ranks} devices for {ranks} ranks"
-            "; write them with commas: cuda:0,cuda:1"
+            f"--device {devices}: {ranks} ranks need as many of one kind, such as cuda:0,cuda:1"
         )
     return each
 

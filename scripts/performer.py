@@ -24,7 +24,7 @@ from scripts.common import (
     terms_of,
 )
 from shared.config import RuntimeConfig, load_config
-from shared.devices import claim_core
+from shared.devices import check_device, claim_core
 from shared.errors import GroupError, RendezvousError
 from shared.links.base import LinkEnd
 from shared.models.family import Family, Role
@@ -107,7 +107,7 @@ def _lead(args: argparse.Namespace, config: RuntimeConfig, devices: list[str], s
         group = Group(store, rank=0, ranks=args.ranks, within_s=_group_patience(config), fate=followers.fate)
         if not group.await_all("here", stop):
             return 0
-        group.meet()
+        group.meet(check_device(devices[0])[0])
         family = load_model(config, devices[0], Role.PERFORMER, group.share)
         group.announce(LOADED)
         if not group.await_all(LOADED, stop):
@@ -124,7 +124,7 @@ def _follow(args: argparse.Namespace) -> int:
     config = load_config(args.config)
     group = Group(join_store(args.group), rank=args.rank, ranks=args.ranks, within_s=_group_patience(config))
     try:
-        group.meet()
+        group.meet(check_device(args.device)[0])
         family = load_model(config, args.device, Role.PERFORMER, group.share)
         group.announce(LOADED)
         ends = following(group, family.latent_bytes)

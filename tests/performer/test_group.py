@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from performer.group import Fate, Group, join_store, open_store
+from performer.group import ADDERS, Fate, Group, join_store, open_store
 from performer.relay import following, leading
-from shared.errors import GroupError, LinkClosed, LinkTimeout
+from shared.errors import DeviceError, GroupError, LinkClosed, LinkTimeout
 from shared.links.base import LinkShape, Message
 from shared.links.loopback import loopback_pair
 from shared.slices import Kind, SliceHeader
@@ -130,6 +130,16 @@ def test_followers_end_with_their_leader() -> None:
     leader._exchange = None
     with pytest.raises(LinkClosed, match="rank 1 of 2: the leader has ended"):
         follower.hear()
+
+
+@pytest.mark.parametrize(("device", "adder"), ADDERS.items())
+def test_ranks_on_accelerators_need_what_adds_up_there(
+    monkeypatch: pytest.MonkeyPatch, device: str, adder: str
+) -> None:
+    monkeypatch.delattr(torch.distributed, adder, raising=False)
+    group = Group(open_store(), rank=0, ranks=2, within_s=1.0)
+    with pytest.raises(DeviceError, match=f"^--device {device}: ranks need {adder}, and torch .* has none$"):
+        group.meet(device)
 
 
 def test_a_rank_that_ends_before_all_are_there() -> None:
