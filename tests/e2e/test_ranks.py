@@ -137,6 +137,27 @@ def test_two_ranks_of_the_shipped_model(group: Any, tmp_path: Path, dtype: str) 
     assert_same(group, config_like("pocket", tmp_path, dtype), 2)
 
 
+def test_a_session_through_a_group(group: Any, tmp_path: Path) -> None:
+    live = group.start(
+        "live", "--config", str(tiny_of(2, tmp_path)), "--performer-ranks", "2", "--port", "0", "--text",
+        "hello", "--seconds", "2",
+    )  # fmt: skip
+    assert live.wait() == 0, live.output
+    group.assert_nothing_left()
+    assert re.search(r"^hello \n", live.output, re.MULTILINE)
+    assert "performer:" not in live.output, "all is well, and nothing to tell"
+
+
+def test_ctrl_c_while_a_group_waits_for_its_thinker(group: Any, tmp_path: Path) -> None:
+    performer = group.start_at_terminal("performer", "--config", str(tiny_of(2, tmp_path)), "--ranks", "2")
+    performer.wait_for("performer: 2 ranks are there")
+    assert len(group.pids("performer")) == 2
+    performer.type(b"\x03")
+    assert performer.wait() == 0, performer.output
+    group.assert_nothing_left()
+    assert "Traceback" not in performer.output
+
+
 @pytest.mark.parametrize("killed", [0, 1], ids=["the leader", "a follower"])
 def test_kill_9_of_a_rank(
     group: Any, tmp_path: Path, report_of: ReportOf, eventually: Callable[..., None], killed: int
