@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import time
 from collections.abc import Callable
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -44,13 +45,10 @@ def bench(args: argparse.Namespace, console: Console) -> BenchResult:
     stages = batch_costs(family, args.units)
     console.print("batches measured; now sessions in real time")
     rows = [_batch_row(name, costs) for name, costs in stages.items()]
-    held: dict[int, int] = {}
-    for phases in PHASES:
-        tried = sessions_held(config, family, phases=phases, seconds=args.seconds)
-        held[phases] = max((each.sessions for each in tried if each.late < LATE), default=0)
-        rows += [_held_row(phases, each) for each in sorted(tried, key=lambda each: each.sessions)]
-        console.print(f"{_phases(phases)}: {held[phases]} sessions are held")
-    best = max(held, key=lambda phases: (held[phases], -phases))
+    tried = in_real_time(config, family, args.seconds, console)
+    rows += [_held_row(phases, each) for phases, found in tried.items() for each in found]
+    held = {phases: _most(found) for phases, found in tried.items()}
+    best = max(held, key=lambda phases: (held[phases], phases))
     del family
     served = serve_clients(
         dataclasses.replace(config, phases=best, sessions=held[best] + 2), clients=held[best] + 2,
@@ -107,33 +105,39 @@ class _Decoders:
             self.seconds[sessions].append(time.perf_counter() - began)
 
 
-def sessions_held(
-    config: RuntimeConfig, family: Family[Any, Any], *, phases: int, seconds: float
-) -> list[Held]:
-    """Look for the largest number of sessions that a pair holds; every number that was tried.
+def in_real_time(
+    config: RuntimeConfig, family: Family[Any, Any], seconds: float, console: Console
+) -> dict[int, list[Held]]:
+    """By the number of phases, every number of sessions that was tried, in order.
 
-    What a few of them take flat out says where to begin.
+    One that all of them hold is tried with each, so that latencies can be compared.
     """
     config = dataclasses.replace(config, sessions=MOST_SESSIONS)
-    unit_ms = family.media.unit_ms
-
+    found: dict[int, list[Held]] = {}
     with claim_core("thinker", config.pin), performer_process(config, family) as link:
-        guess = min(TRIED, MOST_SESSIONS)
-        for _ in range(2):
-            guess = _guess(family, link, pipeline_options(config, guess, phases), guess, unit_ms)
 
-        def held(sessions: int) -> Held:
+        def held(sessions: int, phases: int) -> Held:
             options = pipeline_options(config, sessions, phases)
             return hold_in_real_time(family, link, options, sessions=sessions, seconds=seconds, seed=sessions)
 
-        return search(held, guess, MOST_SESSIONS)
+        for phases in PHASES:
+            first = min(TRIED, MOST_SESSIONS)
+            for _ in range(2):  # what a few sessions take flat out says where to begin
+                first = _guess(family, link, pipeline_options(config, first, phases))
+            found[phases] = search(partial(held, phases=phases), first, MOST_SESSIONS)
+            console.print(f"{_phases(phases)}: {_most(found[phases])} sessions are held")
+        common = min(_most(each) for each in found.values())
+        for phases, each in found.items():
+            if common and common not in {one.sessions for one in each}:
+                each.append(held(common, phases))
+            each.sort(key=lambda one: one.sessions)
+    return found
 
 
-def _guess(
-    family: Family[Any, Any], link: LinkEnd, options: PipelineOptions, sessions: int, unit_ms: int
-) -> int:
+def _guess(family: Family[Any, Any], link: LinkEnd, options: PipelineOptions) -> int:
+    sessions = options.slots
     flat = hold(family, link, FlatOutClock(), options, units=TRIED_UNITS, sessions=sessions)
-    return min(MOST_SESSIONS, max(1, int(sessions * unit_ms / flat.round_ms)))
+    return min(MOST_SESSIONS, max(1, int(sessions * family.media.unit_ms / flat.round_ms)))
 
 
 def search(held: Callable[[int], Held], first: int, most: int) -> list[Held]:
@@ -153,6 +157,10 @@ def search(held: Callable[[int], Held], first: int, most: int) -> list[Held]:
         else:
             number = (good + bad) // 2
     return tried
+
+
+def _most(tried: list[Held]) -> int:
+    return max((each.sessions for each in tried if each.late < LATE), default=0)
 
 
 def _phases(number: int) -> str:
