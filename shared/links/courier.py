@@ -46,6 +46,7 @@ class Courier(Generic[JobT]):
         self._peer = peer
         self._do = do
         self._within = within or nullcontext()
+        self._stopping = False
         self._jobs: queue.SimpleQueue[JobT | None] = queue.SimpleQueue()
         # A daemon, because a host that vanished from the network never completes what was sent to it.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -58,6 +59,11 @@ class Courier(Generic[JobT]):
     def finish(self) -> None:
         """End the thread after what it was given."""
         self._jobs.put(None)
+
+    def stop(self) -> None:
+        """End the thread after what it is doing, whatever else it was given."""
+        self._stopping = True
+        self.finish()
 
     @contextmanager
     def ending_with_the_exchange(self) -> Iterator[None]:
@@ -81,7 +87,7 @@ class Courier(Generic[JobT]):
     def _run(self) -> None:
         with self._within:
             try:
-                while (job := self._jobs.get()) is not None:
+                while (job := self._jobs.get()) is not None and not self._stopping:
                     self._do(job)
                     self._done.add()
             except (RuntimeError, OSError) as error:

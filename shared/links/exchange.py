@@ -22,6 +22,7 @@ from shared.links.waiting import Doorbell, Poller, Semaphore, Tally
 from shared.slices import HEADER_BYTES, unpack_header
 
 _ROOM = b"\0"
+_ARRIVE_S = 0.1  # when this end is closed, what the peer has begun to send is still taken in
 _GRACE_S = 0.5  # what the peer sent before it went may still be on its way through the group
 _LOOK_AGAIN_S = (20e-6, 1e-3)  # how soon to ask a device whether it is done: from, up to
 
@@ -62,6 +63,7 @@ class Exchange:
         peer: Peer,
     ) -> None:
         self._outgoing, self._incoming, self._peer_rank = outgoing, incoming, 1 - rank
+        self._peer = peer
         self._device = open_device(device)
         out_bytes, in_bytes = shape.slice_bytes, shape.latent_bytes
         if rank == PERFORMER_RANK:
@@ -95,6 +97,8 @@ class Exchange:
     def _carry_out(self, message: _Outgoing) -> None:
         slot = self._out_slots[message.at]
         receive_exactly(self._outgoing.line, len(_ROOM))
+        if self._peer.gone():
+            raise ConnectionError("it left")
         self._outgoing.line.sendall(slot.header)
         if message.num_bytes:
             message.written.gate()
@@ -122,15 +126,16 @@ class Exchange:
             way.group.abort()
 
     def close(self) -> None:
-        """Let what was committed leave, within bounds, then end everything."""
+        """Let what was committed leave, and what comes arrive, within bounds; then end everything."""
         self._sent.finish()
         self._sent.join(FLUSH_S)
         self._watch.close()
+        self._received.stop()
+        self._received.join(_ARRIVE_S)
         for way in (self._outgoing, self._incoming):
             with suppress(OSError):
                 way.line.shutdown(socket.SHUT_RDWR)
         self._abort()
-        self._received.finish()
         for courier in (self._sent, self._received):
             courier.close()
         for way in (self._outgoing, self._incoming):

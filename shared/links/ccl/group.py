@@ -17,6 +17,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import Store  # type: ignore[attr-defined]  # public, but not in torch's stubs
 
+from shared.errors import LinkUnavailable
 from shared.greeting import host_identity
 from shared.links.ccl import building
 from shared.links.ccl.library import Communicator, UnderWay, forget_names, load
@@ -29,18 +30,18 @@ _NAME = "ccl"
 _LOOK_S = 0.02  # how soon a wait sees that its group was aborted
 _NOT_YET_S = 0.001  # until the other side's next look into the store
 
-# What was under way when a peer went stays known to oneCCL: its memory is never given back.
-_abandoned: list[Tensor] = []
+# What was under way when a peer died, failed or not. oneCCL can't give a message up: it would go on with it
+# whenever it is called, in memory that is gone. So memory and communicator stay, and oneCCL is left alone.
+_stuck: list[Tensor] = []
 
 
 class CclWork(dist.Work):
     """A message under way."""
 
-    def __init__(self, group: "CclGroup", under_way: UnderWay, tensor: Tensor) -> None:
+    def __init__(self, group: "CclGroup", under_way: UnderWay) -> None:
         super().__init__()
         self._group = group
         self._under_way = under_way
-        self._tensor = tensor
         self._done = False
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
@@ -51,14 +52,14 @@ class CclWork(dist.Work):
         """
         deadline = time.monotonic() + timeout.total_seconds() if timeout else None
         while not self._done:
-            self._done = self._group.finish(self._under_way, self._tensor, _LOOK_S)
+            self._done = self._group.finish(self._under_way, _LOOK_S)
             if not self._done and deadline is not None and time.monotonic() > deadline:
                 raise RuntimeError(f"oneCCL: not done within {timeout.total_seconds():g} s")
         return True
 
     def is_completed(self) -> bool:
         """Whether it is done."""
-        self._done = self._done or self._group.finish(self._under_way, self._tensor, 0)
+        self._done = self._done or self._group.finish(self._under_way, 0)
         return self._done
 
 
@@ -74,6 +75,7 @@ class CclGroup(dist.ProcessGroup):
         other = store.get(f"host{1 - rank}").decode()
         self._library = load(rank, one_host=host_identity() == other)
         self._communicator: Communicator | None = self._library.connect(rank, self._get, self._put)
+        self._under_way: dict[UnderWay, Tensor] = {}
         self._over = False
         self._calls = Lock()  # held by every call: none is inside when the communicator goes
 
@@ -82,32 +84,34 @@ class CclGroup(dist.ProcessGroup):
         (tensor,) = tensors
         with self._calls:
             under_way = self._library.send(self._connected(), tensor.data_ptr(), tensor.nbytes, dst)
-        return CclWork(self, under_way, tensor)
+            self._under_way[under_way] = tensor
+        return CclWork(self, under_way)
 
     def recv(self, tensors: list[Tensor], src: int, tag: int = 0) -> dist.Work:  # noqa: ARG002
         """Begin to receive into the one tensor, which is as large as what comes."""
         (tensor,) = tensors
         with self._calls:
             under_way = self._library.receive(self._connected(), tensor.data_ptr(), tensor.nbytes, src)
-        return CclWork(self, under_way, tensor)
+            self._under_way[under_way] = tensor
+        return CclWork(self, under_way)
 
-    def finish(self, under_way: UnderWay, tensor: Tensor, seconds: float) -> bool:
+    def finish(self, under_way: UnderWay, seconds: float) -> bool:
         """Whether a work is done within so many seconds; RuntimeError when it failed or was aborted."""
         with self._calls:
-            try:
-                self._connected()
-                return self._library.wait(under_way, seconds)
-            except RuntimeError:
-                _abandoned.append(tensor)
-                raise
+            self._connected()
+            done = self._library.wait(under_way, seconds)
+            if done:
+                del self._under_way[under_way]
+            return done
 
     def abort(self) -> None:
         """End the group, and every wait; from any thread."""
         self._over = True  # so that whoever waits makes room
         with self._calls:
-            if self._communicator is not None:
+            _stuck.extend(self._under_way.values())
+            if self._communicator is not None and not _stuck:
                 self._library.disconnect(self._communicator)
-                self._communicator = None
+            self._communicator = None
 
     def shutdown(self) -> None:
         """The same: nothing here waits for the other side."""
@@ -138,6 +142,11 @@ def _lacking(_device: str) -> str | None:
 
 
 def _prepare() -> None:
+    if _stuck:
+        raise LinkUnavailable(
+            "link ccl is not available: oneCCL can't give up a message whose other side died; "
+            "start this process once more"
+        )
     if not _bindings_fit():
         building.shim()
 

@@ -74,7 +74,7 @@ class Library:
         return Communicator(self._checked(self._shim.tp_connect(rank, *callbacks)), callbacks)
 
     def disconnect(self, communicator: Communicator) -> None:
-        """End it; what is under way stays so for ever, its memory must not be freed."""
+        """End it; nothing may be under way."""
         self._shim.tp_disconnect(communicator.pointer)
 
     def send(self, communicator: Communicator, address: int, num_bytes: int, rank: int) -> UnderWay:

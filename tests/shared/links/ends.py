@@ -1,0 +1,164 @@
+"""Both ends of a link for its tests; run by `conftest.py` in processes of their own.
+
+The link "announced" is what xccl and nccl are, over gloo, which runs everywhere.
+"""
+
+import select
+import socket
+from collections.abc import Callable
+from contextlib import closing, suppress
+from datetime import timedelta
+from multiprocessing.connection import Connection
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from msgspec.structs import replace
+from torch import Tensor
+
+from shared.errors import LinkClosed
+from shared.links.announced import AnnouncedOffer, join_announced
+from shared.links.base import LinkEnd, LinkShape
+from shared.links.groups import Backend, Setting
+from shared.links.peer import Peer
+from shared.rendezvous import Listener, Terms, accept_performer, join_thinker
+from shared.slices import Kind, SliceHeader
+
+FLOOD_MESSAGES = 10
+WARM_MESSAGES = 5
+OPEN_WITHIN_S = 60.0
+PATIENCE_S = 600.0  # longer than any test: if the other side goes, this one sees it at once
+
+
+def perform(port: int, link: str, shape: LinkShape, role: str, tell: Connection | None = None) -> None:
+    """Be the Performer of the Thinker at `port`; it is told when some messages have crossed."""
+    with join(port, link, shape) as end:
+        play(role, end, lambda: tell.send("warm") if tell else None)
+
+
+def think(tell: Connection, link: str, shape: LinkShape, role: str) -> None:
+    """Be the Thinker; first its port is told."""
+    with Listener("127.0.0.1", 0) as listener:
+        tell.send(listener.port)
+        with accept(listener, link, shape) as end:
+            play(role, end, lambda: tell.send("warm"))
+
+
+def accept(listener: Listener, link: str, shape: LinkShape) -> LinkEnd:
+    """The Thinker's end of a link."""
+    if link != "announced":
+        terms = Terms(digest="same", shape=shape, link=link)
+        return accept_performer(listener, terms, timeout_s=OPEN_WITHIN_S)
+    line = listener.accept(OPEN_WITHIN_S)
+    assert line is not None
+    with closing(AnnouncedOffer(STAND_IN, shape, "127.0.0.1", device="cpu")) as offer:
+        line.sendall(offer.address.encode())
+        return offer.open(Peer("performer", line), OPEN_WITHIN_S)
+
+
+def join(port: int, link: str, shape: LinkShape) -> LinkEnd:
+    """The Performer's end."""
+    if link != "announced":
+        terms = Terms(digest="same", shape=shape, link=link)
+        return join_thinker("127.0.0.1", port, terms, timeout_s=OPEN_WITHIN_S)
+    line = socket.create_connection(("127.0.0.1", port))
+    address = line.recv(1000).decode()
+    return join_announced(STAND_IN, address, shape, Peer("thinker", line), OPEN_WITHIN_S, device="cpu")
+
+
+class GlooGroup:
+    """Gloo, with an end that does not need the other side."""
+
+    def __init__(self, setting: Setting) -> None:
+        gloo: Any = dist.ProcessGroupGloo
+        options = gloo._Options()
+        options._devices = [gloo.create_device(hostname="127.0.0.1")]
+        options._timeout = timedelta(hours=1)
+        self._group = gloo(setting.store, setting.rank, 2, options)
+        self._other = 1 - setting.rank
+
+    def send(self, tensors: list[Tensor], rank: int, tag: int) -> dist.Work:
+        work: dist.Work = self._group.send(tensors, rank, tag)
+        return work
+
+    def recv(self, tensors: list[Tensor], rank: int, tag: int) -> dist.Work:
+        work: dist.Work = self._group.recv(tensors, rank, tag)
+        return work
+
+    def abort(self) -> None:
+        with suppress(RuntimeError):
+            scratch = torch.empty(1, dtype=torch.uint8)
+            self._group.recv([scratch], self._other, 99).wait(timedelta(milliseconds=1))
+
+
+STAND_IN = Backend(name="announced", lacking=lambda _: None, make=GlooGroup)
+
+
+def play(role: str, end: LinkEnd, warm: Callable[[], None] = lambda: None) -> None:
+    """Act until the role is over or the other side leaves."""
+    with suppress(LinkClosed):
+        ROLES[role](end, warm)
+
+
+def header_of(payload_bytes: int, unit: int = 0, kind: Kind = Kind.STATE) -> SliceHeader:
+    return SliceHeader(kind=kind, session=1, epoch=0, unit=unit, payload_bytes=payload_bytes)
+
+
+def echo(end: LinkEnd, _warm: Callable[[], None]) -> None:
+    """Return every message, the one of kind END too, which is the last."""
+    kind = None
+    while kind is not Kind.END:
+        header, payload = end.receiver.receive(PATIENCE_S)
+        kind = header.kind
+        end.sender.reserve(PATIENCE_S)[: header.payload_bytes].copy_(payload)
+        end.receiver.release()
+        end.sender.commit(replace(header, received_at_ns=header.sent_at_ns, sent_at_ns=0))
+
+
+def flood(end: LinkEnd, _warm: Callable[[], None]) -> None:
+    """Send numbered messages and leave at once."""
+    for unit in range(FLOOD_MESSAGES):
+        end.sender.reserve(PATIENCE_S)[0] = unit
+        end.sender.commit(header_of(1, unit))
+
+
+def hold(end: LinkEnd, _warm: Callable[[], None]) -> None:
+    """Take one message and keep it, be half way through writing another, say so, and stay like that."""
+    _, held = end.receiver.receive(PATIENCE_S)
+    end.sender.reserve(PATIENCE_S)[0] = held[0]
+    end.sender.commit(header_of(1))
+    end.sender.reserve(PATIENCE_S)[0] = 1
+    select.select([end.peer], [], [], PATIENCE_S)
+
+
+def pour(end: LinkEnd, warm: Callable[[], None]) -> None:
+    """Send the largest messages, one after the other, each full of the number that is its unit."""
+    unit = 0
+    while True:
+        end.sender.reserve(PATIENCE_S).fill_(unit % 256)
+        end.sender.commit(header_of(end.sender.max_bytes, unit))
+        unit += 1
+        if unit == WARM_MESSAGES:
+            warm()
+
+
+def absorb(end: LinkEnd, warm: Callable[[], None]) -> None:
+    """Take what `pour` sends, and look at every byte of it."""
+    unit = 0
+    while True:
+        header, payload = end.receiver.receive(PATIENCE_S)
+        assert header.unit == unit
+        assert len(payload) == end.receiver.max_bytes
+        assert bool((payload == unit % 256).all()), f"message {unit} is not what was sent"
+        end.receiver.release()
+        unit += 1
+        if unit == WARM_MESSAGES:
+            warm()
+
+
+ROLES: dict[str, Callable[[LinkEnd, Callable[[], None]], None]] = {
+    "echo": echo, "flood": flood, "hold": hold, "pour": pour, "absorb": absorb,
+}  # fmt: skip
+
+if "WORK" in globals():  # set by who runs this file
+    globals()[globals()["WORK"]](*globals()["WITH"])

@@ -1,0 +1,83 @@
+"""What both ends of a ring hold each other to, and what becomes of its memory."""
+
+import gc
+
+import pytest
+import torch
+from msgspec.structs import replace
+from torch import Tensor
+
+from shared.errors import SliceError
+from shared.links.base import LinkEnd, LinkShape
+from shared.links.loopback import loopback_pair
+from shared.slices import Flags, Kind, SliceHeader
+
+SHAPE = LinkShape(slice_bytes=1000, latent_bytes=1000, depth=3)
+
+
+def header_of(payload_bytes: int, unit: int = 0) -> SliceHeader:
+    return SliceHeader(kind=Kind.STATE, session=1, epoch=0, unit=unit, payload_bytes=payload_bytes)
+
+
+def send(end: LinkEnd, header: SliceHeader, message: bytes) -> Tensor:
+    buffer = end.sender.reserve(0)[: len(message)]
+    buffer[:] = torch.tensor(list(message), dtype=torch.uint8)
+    end.sender.commit(header)
+    return buffer
+
+
+def test_the_slot_that_came_back_last_is_filled_next() -> None:
+    thinker_end, performer_end = loopback_pair(SHAPE)
+    with thinker_end, performer_end:
+        places = [send(thinker_end, header_of(1), b"x").data_ptr() for _ in range(SHAPE.depth)]
+        for _ in range(2):
+            assert performer_end.receiver.receive(0).payload.tolist() == list(b"x")
+            performer_end.receiver.release()
+        again = [send(thinker_end, header_of(1, unit), b"y").data_ptr() for unit in (1, 2)]
+        assert again == [places[1], places[0]]
+        units = []
+        for _ in range(SHAPE.depth):
+            units.append(performer_end.receiver.receive(0).header.unit)
+            performer_end.receiver.release()
+        assert units == [0, 1, 2]
+
+
+def test_messages_stay_readable_memory_after_the_end_is_closed() -> None:
+    thinker_end, performer_end = loopback_pair(SHAPE)
+    send(thinker_end, header_of(4), b"kept")
+    kept = performer_end.receiver.receive(0).payload
+    performer_end.close()
+    thinker_end.close()
+    del thinker_end, performer_end
+    gc.collect()
+    assert bytes(kept.numpy()) == b"kept"
+
+
+def test_a_length_that_lies_is_not_followed() -> None:
+    thinker_end, performer_end = loopback_pair(SHAPE)
+    with thinker_end, performer_end:
+        send(thinker_end, header_of(1), b"x")
+        (index,) = thinker_end.sender._under_way  # type: ignore[attr-defined]
+        slot = thinker_end.sender._slots[index]  # type: ignore[attr-defined]
+        slot.header[24:28] = (SHAPE.slice_bytes + 1).to_bytes(4, "little")
+        message = f"state slice of unit 0 of session 1: {SHAPE.slice_bytes + 1} bytes in a buffer of"
+        with pytest.raises(SliceError, match=message):
+            performer_end.receiver.poll()
+
+
+def test_a_checked_payload_that_changed_on_the_way_is_refused() -> None:
+    thinker_end, performer_end = loopback_pair(SHAPE)
+    with thinker_end, performer_end:
+        buffer = send(thinker_end, replace(header_of(5, unit=3), flags=Flags.CHECKED), b"keys!")
+        buffer[4] ^= 1
+        with pytest.raises(
+            SliceError, match="link from the thinker: state slice of unit 3 of session 1: checks"
+        ):
+            performer_end.receiver.poll()
+
+
+@pytest.mark.parametrize("field", ["slice_bytes", "latent_bytes", "depth"])
+def test_sizes_are_checked(field: str) -> None:
+    sizes = {"slice_bytes": 1, "latent_bytes": 1, "depth": 1} | {field: 0}
+    with pytest.raises(ValueError, match=f"{field} must be at least 1, got 0"):
+        LinkShape(**sizes)
