@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -20,12 +21,12 @@ STRETCH_UNITS = 375  # a minute
 FEWEST_STRETCHES = 8
 STARTED = 4  # the stretch that the last one is compared with: the fifth minute
 MEDIA_EVERY = 10  # stretches, where media are left out of the others
-WARM_UP_SHARE = 0.1  # of the samples of memory
+WARM_UP_SHARE = 0.1  # of the stretches, for the slope of memory
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stretch:
-    """A minute of every session: the time for a unit of all, and resident memory at its end."""
+    """A minute of every session: the time for a unit of all, and the most memory that was resident."""
 
     units: int
     """Of each session, so far."""
@@ -50,8 +51,9 @@ class Course:
         return self.stretches[STARTED], self.stretches[-1]
 
     def slope_mb_per_hour(self, of: Callable[[Stretch], float]) -> float:
-        """How memory grows with media, by least squares, once warm."""
-        kept = self.stretches[int(WARM_UP_SHARE * len(self.stretches)) :]
+        """How memory grows, by least squares over the stretches with media, once warm."""
+        whole = [each for each in self.stretches if each.media]
+        kept = whole[math.ceil(WARM_UP_SHARE * len(whole)) :]
         return linear_regression([each.hours for each in kept], [of(each) for each in kept]).slope
 
 
@@ -86,31 +88,31 @@ def endure(
     with seated(whole, performer.link, FlatOutClock(), options, talkers) as pipeline:
         for number in range(count):
             shortened.shows = all_media or number % MEDIA_EVERY == STARTED or number in {0, count - 1}
-            rounds = _rounds(pipeline, sessions, stretch, advance)
+            seconds, memory = [], []
+            for _ in range(stretch):
+                seconds.append(_round(pipeline, sessions))
+                memory.append((rss_mb() or 0.0, rss_mb(performer.pid) or 0.0))
+                advance(1)
             units_done = (number + 1) * stretch
             course.stretches.append(
                 Stretch(
                     units=units_done,
                     hours=units_done * sessions * family.media.unit_ms / 3.6e6,
-                    round_ms=1e3 * median(rounds),
+                    round_ms=1e3 * median(seconds),
                     media=shortened.shows,
-                    thinker_mb=rss_mb() or 0.0,
-                    performer_mb=rss_mb(performer.pid) or 0.0,
+                    thinker_mb=max(thinker for thinker, _ in memory),
+                    performer_mb=max(performer for _, performer in memory),
                 )
             )
     return course
 
 
-def _rounds(pipeline: Pipeline, sessions: int, count: int, advance: Callable[[int], None]) -> list[float]:
-    """Seconds of each of so many rounds, in which every session goes on by a unit."""
-    seconds = []
-    for _ in range(count):
-        began, goal = time.monotonic(), pipeline.counts.emitted + sessions
-        while pipeline.counts.emitted < goal:
-            pipeline.step()
-        seconds.append(time.monotonic() - began)
-        advance(1)
-    return seconds
+def _round(pipeline: Pipeline, sessions: int) -> float:
+    """Let every session go on by a unit; the seconds that it takes."""
+    began, goal = time.monotonic(), pipeline.counts.emitted + sessions
+    while pipeline.counts.emitted < goal:
+        pipeline.step()
+    return time.monotonic() - began
 
 
 class _Shortened:
