@@ -140,34 +140,20 @@ async def test_four_clients_with_media_of_all_kinds(
         assert all(summary.units == 25 for summary in summaries)
 
 
-async def test_a_fifth_waits_knows_how_long_and_gets_in(url: str) -> None:
-    async with Watcher.there(url) as watcher:
+async def test_a_fifth_waits_knows_how_long_and_gets_in(url: str, make_media: MakeMedia, group: Any) -> None:
+    file = make_media("me.wav", size=None, seconds=1.0)
+    async with Watcher.there(url) as watcher:  # so that it is known how long a session lasts
         await watcher.until(4)
     async with contextlib.AsyncExitStack() as house:
         watchers = [await house.enter_async_context(Watcher.there(url)) for _ in range(SLOTS - 1)]
-        queued: list[m.Queued] = []
-        told, seated = asyncio.Event(), asyncio.Event()
-
-        def tell(message: m.Queued) -> None:
-            queued.append(message)
-            told.set()
-
-        async def fifth() -> None:
-            async with open_session(session_url(url), m.Hello()) as session:
-                await session.wait_ready(tell)
-                seated.set()
-
-        async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as tasks:
-            async with Watcher.there(url) as leaves:
-                tasks.create_task(fifth())
-                await told.wait()
-                await leaves.until(4)
-                assert not seated.is_set()
-                assert queued[0].position == 1
-                assert queued[0].eta_s is not None, (
-                    "sessions have ended before: so there is something to go by"
-                )
-            await seated.wait()
+        async with Watcher.there(url) as leaves:
+            fifth = group.start("client", "--url", url, "--input", str(file), "--no-window")
+            place = r"waiting for a place: next, (about \d+ s|any moment now)\n"
+            await asyncio.to_thread(fifth.wait_for, place)
+            await leaves.until(4)
+            assert " with four\n" not in fifth.output
+        assert await asyncio.to_thread(fifth.wait) == 0, fifth.output
+        assert " with four\n" in fifth.output
         for watcher in watchers:
             await watcher.until(4)
             watcher.assert_undisturbed()
