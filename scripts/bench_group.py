@@ -103,9 +103,7 @@ def _measure(config: RuntimeConfig, group: Group, solves: int) -> BenchResult:
             "two_ranks_over_one_at_best": min(one) / min(two),
             "sums_share": sums_ms / two_ms,
         },
-        notes=[
-            "over one: how many times as fast; sums: sending, receiving and waiting for the other rank"
-        ],
+        notes=["over one: how many times as fast; sums: sending, receiving and waiting for the other rank"],
         extra={"rank_speed_up": [[1, 1.0], [RANKS, round(one_ms / two_ms, 3)]]},
     )
 
