@@ -23,6 +23,7 @@ from shared.links.loopback import loopback_pair
 from shared.models.cache import KVCache
 from shared.models.family import Family, Observation
 from shared.models.single import Reply, reply_to
+from shared.models.solver import unit_noise
 from shared.rendezvous import Listener, accept_performer
 from thinker.pipeline import Counts, Pipeline, PipelineOptions
 from thinker.seat import Pacing
@@ -146,6 +147,9 @@ def test_the_script_is_worth_comparing(expected: list[Reply]) -> None:
     assert not speaking[INTERRUPTED_IN + 1]
     assert "".join(reply.said.text for reply in expected).endswith("And once more. ")
     assert len({reply.latents.numpy().tobytes() for reply in expected}) == UNITS
+    for unit, reply in enumerate(expected):
+        noise = unit_noise(SEED, unit, tuple(reply.latents.shape))
+        assert (reply.latents - noise).std() > 0.05, "the solver has moved far from its noise"
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from shared.models.pocket.speech import PhoneTimer
 from shared.models.video_codec import VideoCodec
 
 RANDOM_SEED = 20260629
+HEAD_STD = 0.02
 
 
 class PocketWeights(nn.Module):
@@ -49,6 +50,9 @@ def load_pocket(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(RANDOM_SEED)
         weights = PocketWeights(config)
+        for head in (weights.network.picture_out, weights.network.sound_out):
+            # Training begins with heads that say nothing; random weights shall show what the towers do.
+            nn.init.normal_(head.weight, std=HEAD_STD)
     digest = config_digest(config)
     if folder is not None:
         digest = load_weights(weights, folder, digest)
