@@ -5,7 +5,9 @@ a call: it waits for the count, with a time-out, and hears of the end of the exc
 """
 
 import logging
+import os
 import queue
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -85,6 +87,10 @@ class Courier(Generic[JobT]):
             self._done.close()
 
     def _run(self) -> None:
+        if (
+            sys.platform == "linux"
+        ):  # whoever started it may have a core to itself, where this would be in the way
+            os.sched_setaffinity(0, os.sched_getaffinity(os.getpid()))
         with self._within:
             try:
                 while (job := self._jobs.get()) is not None and not self._stopping:
