@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -217,6 +218,7 @@ def spawned(work: Callable[..., None], *arguments: Any) -> BaseProcess:
     """
     context = multiprocessing.get_context("spawn")
     process = context.Process(target=_child, args=(os.getpid(), work, arguments))
+    resource_tracker.ensure_running()  # or the start would run it, which lets the signal through again
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # is inherited
     try:
         process.start()

@@ -1,7 +1,5 @@
 """What all benches share: arguments, tables, what is said about the machine, and how they are broken off."""
 
-import signal
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -59,10 +57,10 @@ def test_help_lists_all(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_it_and_its_processes_without_a_word(group: Any, eventually: Callable[..., None]) -> None:
-    bench = group.start("bench", "history", "--config", "tiny", "--hours", "100")
-    bench.wait_for("costliest unit")
-    bench.process.send_signal(signal.SIGINT)
+def test_ctrl_c_ends_it_and_its_processes_without_a_word(group: Any) -> None:
+    bench = group.start_at_terminal("bench", "history", "--config", "tiny", "--hours", "100")
+    bench.wait_for("costliest")
+    bench.type(b"\x03")
     assert bench.wait() == 130
     assert "Traceback" not in bench.output
     group.assert_nothing_left()
