@@ -2,7 +2,9 @@
 //
 // oneCCL is set up without a worker thread, so all that moves data is done inside `test`, by whoever calls it, for
 // every communicator of the process. It takes no locks of its own for that. Hence one mutex around each call, and
-// waits that test, briefly at full speed, then with pauses, and let the others in between.
+// waits that let the others in between. While cores are free they yield after each test. Where a yield turns out to
+// give milliseconds away, because others want the core, they test in short bursts with pauses in between: a pause
+// is short, since whoever slept comes before those that never do.
 #include <oneapi/ccl.hpp>
 
 #include <algorithm>
@@ -26,7 +28,8 @@ using Get = int (*)(const char *key, char *value, int room);
 using Set = void (*)(const char *key, const char *value, int size);
 
 constexpr int value_bytes = 4096;
-constexpr auto full_speed = microseconds(100);
+constexpr auto yielding = microseconds(1000), burst_length = microseconds(30);
+constexpr auto long_yield = microseconds(200), crowded_for = microseconds(200'000);
 constexpr auto shortest_pause = microseconds(20), longest_pause = microseconds(500);
 
 class Store final : public ccl::kvs_interface {
@@ -56,6 +59,7 @@ private:
 
 std::mutex one_at_a_time;
 thread_local std::string last_fault;
+thread_local Clock::time_point crowded_until;
 
 void breathe() {
     for (int i = 0; i < 20; ++i) {
@@ -140,6 +144,7 @@ int tp_wait(void *event, long limit_us) {
     return guarded(-1, [&] {
         const auto begun = Clock::now();
         auto pause = shortest_pause;
+        auto burst = begun;
         for (;;) {
             {
                 const Turn turn;
@@ -149,16 +154,26 @@ int tp_wait(void *event, long limit_us) {
                     return 1;
                 }
             }
-            const auto waited = Clock::now() - begun;
-            if (waited >= microseconds(limit_us)) {
+            const auto now = Clock::now();
+            if (now - begun >= microseconds(limit_us)) {
                 return 0;
             }
-            if (waited < full_speed) {
-                breathe(); // and not yield: beside a busy process that would give away milliseconds
+            if (now - begun < yielding && now > crowded_until) {
+                std::this_thread::yield();
+                const auto after = Clock::now();
+                if (after - now > long_yield) {
+                    crowded_until = after + crowded_for;
+                    burst = after;
+                }
+                continue;
+            }
+            if (now - burst < burst_length) {
+                breathe();
                 continue;
             }
             std::this_thread::sleep_for(pause);
             pause = std::min(2 * pause, longest_pause);
+            burst = Clock::now();
         }
     });
 }
