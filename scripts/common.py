@@ -53,7 +53,8 @@ def add_link_argument(parser: argparse.ArgumentParser) -> None:
     """The exchange."""
     parser.add_argument(
         "--link", default="auto",
-        help="how slices and latents travel: shm, gloo, or auto (shm on one host, else gloo)",
+        help="how slices and latents travel: shm, gloo, ccl, xccl, nccl, or auto (xccl or nccl between GPUs"
+        " of one kind, else shm on one host, else gloo)",
     )  # fmt: skip
 
 
@@ -156,9 +157,9 @@ def check_choices(config: RuntimeConfig, link: str, *devices: str, ranks: int = 
     _builder(config, ranks)
     if ranks > 1 and config.remember == "performer":
         raise ConfigError(f"config {config.name}: remember={config.remember!r} is not for several ranks")
-    check_link(link)
     for device in devices:
         check_device(device)
+        check_link(link, device)
 
 
 def _builder(config: RuntimeConfig, ranks: int) -> Builder:
@@ -168,8 +169,8 @@ def _builder(config: RuntimeConfig, ranks: int) -> Builder:
         raise ConfigError(f"config {config.name}: {error}") from None
 
 
-def terms_of(family: Family[Any, Any], config: RuntimeConfig, link: str) -> Terms:
-    """What both processes must have in common."""
+def terms_of(family: Family[Any, Any], config: RuntimeConfig, link: str, device: str = "cpu") -> Terms:
+    """What both processes must have in common, and where this one computes."""
     there, back = largest_messages(family, Exchange(config.exchange), Rememberer(config.remember))
     shape = LinkShape(
         slice_bytes=there,
@@ -177,7 +178,7 @@ def terms_of(family: Family[Any, Any], config: RuntimeConfig, link: str) -> Term
         # A batch of all sessions and its remembered units can be under way while the Performer works.
         depth=max(config.link_depth, 2 * config.sessions + 2),
     )
-    return Terms(digest=family.digest, shape=shape, link=link)
+    return Terms(digest=family.digest, shape=shape, link=link, device=device)
 
 
 def stop_event() -> threading.Event:

@@ -79,7 +79,8 @@ def _serve(
 ) -> int:
     host, port = args.rendezvous
     try:
-        link = join_thinker(host, port, terms_of(family, config, args.link), stop=stop)
+        device = rank_devices(args.device, args.ranks)[0]
+        link = join_thinker(host, port, terms_of(family, config, args.link, device), stop=stop)
     except RendezvousError:
         if stop.is_set():
             return 0

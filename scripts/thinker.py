@@ -96,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
     if args.report is not None:
         check_target(args.report)
     family = load_model(config, args.device, Role.THINKER)
-    terms = terms_of(family, config, args.link)
+    terms = terms_of(family, config, args.link, args.device)
     options = EngineOptions(
         model=config.name, seed=args.seed, pin=config.pin,
         pipeline=PipelineOptions(
