@@ -30,6 +30,7 @@ SLIDES = 5  # sessions that are watched; what they don't have in common is chanc
 BEYOND = 16  # units behind the last wrap
 SETTLED = 4  # units after which nothing happens for the first time but forgetting
 AROUND = 8  # units on either side that one is compared with
+PHASES = 2  # of the long run: neither process waits for the other
 MOST_ROWS = 16
 
 Row = dict[str, str | float]
@@ -142,10 +143,11 @@ def _long_run(
     performer: Performing,
 ) -> Course:
     units = units_of(args.hours, family) // args.sessions
+    options = pipeline_options(config, args.sessions, PHASES)
     with Progress(console=console, refresh_per_second=1, transient=True) as progress:
         task = progress.add_task(f"{args.hours:g} hours", total=units)
         return endure(
-            family, performer, pipeline_options(config, args.sessions), sessions=args.sessions, units=units,
+            family, performer, options, sessions=args.sessions, units=units,
             all_media=args.hours <= WHOLE_HOURS, advance=lambda number: progress.advance(task, number),
         )  # fmt: skip
 
@@ -180,7 +182,7 @@ def _course_row(stretch: Stretch) -> Row:
 
 def _what_was_run(args: argparse.Namespace, course: Course) -> str:
     last = course.stretches[-1]
-    run = f"{last.hours:.2f} hours of units: {course.sessions} sessions of {last.units} each, batched"
+    run = f"{last.hours:.2f} hours of units: {course.sessions} sessions of {last.units} each, in {PHASES} phases"
     if args.hours <= WHOLE_HOURS:
         return run
     return f"{run}; all of it through towers and cache, through senses and decoders one minute in ten"
