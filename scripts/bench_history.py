@@ -182,7 +182,7 @@ def _course_row(stretch: Stretch) -> Row:
 
 def _what_was_run(args: argparse.Namespace, course: Course) -> str:
     last = course.stretches[-1]
-    run = f"{last.hours:.2f} hours of units: {course.sessions} sessions of {last.units} each, in {PHASES} phases"
+    run = f"{last.hours:.2f} hours of units: {course.sessions} sessions of {last.units}, in {PHASES} phases"
     if args.hours <= WHOLE_HOURS:
         return run
     return f"{run}; all of it through towers and cache, through senses and decoders one minute in ten"
