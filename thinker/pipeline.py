@@ -84,15 +84,11 @@ class Pipeline:
     def __post_init__(self) -> None:
         options, unit_s = self.options, self.family.media.unit_ms / 1000
         self._sender = SliceSender(
-            self.family, self.link.sender, exchange=options.exchange, checked=options.checked
-        )
+            self.family, self.link.sender, exchange=options.exchange, checked=options.checked,
+            within_s=options.latents_within_s,
+        )  # fmt: skip
         self._phases = Phases(options.phases, unit_s, options.room)
         self._flat_out = isinstance(self.clock, FlatOutClock)
-
-    @property
-    def full(self) -> bool:
-        """Whether all slots are taken."""
-        return len(self.seats) >= self.options.slots
 
     def open(
         self, *, session: int, seed: int, source: UserSource, on_unit: Callable[[AgentUnit], None]
@@ -292,6 +288,6 @@ class Pipeline:
             )
 
     def _look_again_at(self, seat: Seat) -> float | None:
-        if seat.phase is None or seat.awaits_user():
-            return self.clock.now() + LOOK_EVERY_S
-        return seat.next_tick()
+        if (tick := seat.next_tick()) is not None:
+            return tick
+        return self.clock.now() + LOOK_EVERY_S if seat.phase is None or seat.awaits_user() else None

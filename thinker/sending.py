@@ -16,8 +16,6 @@ from shared.models.layout import Block
 from shared.slices import Flags, Kind, SliceHeader, describe
 from thinker.seat import Seat
 
-SEND_WITHIN_S = 5.0
-
 
 class SliceSender:
     """Cuts slices into messages.
@@ -26,14 +24,22 @@ class SliceSender:
         family: packs them.
         sender: takes the messages.
         exchange: how slices are cut.
+        within_s: how long a full link may hold a message back: it does while the Performer solves.
         checked: with a checksum, which the Performer compares.
     """
 
     def __init__(
-        self, family: Family[Any, Any], sender: Sender, *, exchange: Exchange, checked: bool = False
+        self,
+        family: Family[Any, Any],
+        sender: Sender,
+        *,
+        exchange: Exchange,
+        within_s: float,
+        checked: bool = False,
     ) -> None:
         self._family = family
         self._sender = sender
+        self._within_s = within_s
         self._checked = Flags.CHECKED if checked else Flags.NONE
         self._piece = {block: layers_a_piece(family, block, exchange) for block in Block}
 
@@ -98,7 +104,7 @@ class SliceSender:
         flags: Flags = Flags.NONE,
         epoch: int = 0,
     ) -> None:
-        size = fill(self._sender.reserve(SEND_WITHIN_S, describe(kind, unit)))
+        size = fill(self._sender.reserve(self._within_s, describe(kind, unit)))
         self._sender.commit(
             SliceHeader(
                 kind=kind, session=session, epoch=epoch, unit=unit, layer=layer, payload_bytes=size,

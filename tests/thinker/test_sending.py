@@ -64,7 +64,7 @@ def sent_by(family: Numbers, exchange: Exchange, block: Block, units: dict[int, 
     """What is sent of a pass that writes the layers one after the other."""
     model: Any = family
     link = Sent()
-    sender = SliceSender(model, link, exchange=exchange)
+    sender = SliceSender(model, link, exchange=exchange, within_s=1.0)
     seats = [seat(session) for session in units]
     on_layer = sender.along(block, seats, list(units.values()))
     for layer in range(family.layers if on_layer else 0):
@@ -128,7 +128,7 @@ def test_large_slices_travel_in_pieces_of_a_megabyte_and_a_remainder(block: Bloc
 def test_begin_and_end_name_slot_and_seed() -> None:
     model: Any = Numbers(2)
     link = Sent()
-    sender = SliceSender(model, link, exchange=Exchange.AUTO, checked=True)
+    sender = SliceSender(model, link, exchange=Exchange.AUTO, within_s=1.0, checked=True)
     sender.begin(7, 3, 2**40)
     sender.end(seat(7))
     (begin, numbers), (end, nothing) = link.messages
