@@ -22,7 +22,7 @@ The header (little endian):
 without comparing the clocks of two hosts: (returned - slice sent) - (latents sent - slice received).
 
 Payloads: of PREFILL, STATE and REMEMBER what the family packed, of LATENTS float32, of RESET the session's
-seed as one int64, of END nothing.
+seed and its slot as two int64, of END nothing.
 """
 
 import struct
