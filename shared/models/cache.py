@@ -28,8 +28,13 @@ class Places(NamedTuple):
     slots: tuple[int, ...]
     rows_BT: Tensor
     """Of all slots' places one after the other."""
-    seen: slice
-    """Places within each slot."""
+    seen: tuple[slice, ...]
+    """Places within each slot. What a session gets must not depend on how old the others of its batch are."""
+
+    @property
+    def widest(self) -> slice:
+        """What the oldest of them sees; to the others the rest of it is hidden."""
+        return max(self.seen, key=lambda each: each.stop)
 
 
 class KVCache:
@@ -80,12 +85,12 @@ class KVCache:
         places = [self.layout.places(block, unit, tower) for unit in units]
         for slot, row in zip(slots, places, strict=True):
             self._reveal(slot, row)
-        return self._places(slots, places, self.layout.seen(tower, max(units)))
+        return self._places(slots, places, [self.layout.seen(tower, unit) for unit in units])
 
     def solving(self, slots: Sequence[int], units: Sequence[int]) -> Places:
         """Where the noisy tokens of a solve go; they see the speaking tower's past and themselves."""
         scratch = self.layout.scratch
-        seen = slice(scratch.start, self.layout.seen(Tower.SPEAKING, max(units)).stop)
+        seen = [slice(scratch.start, self.layout.seen(Tower.SPEAKING, unit).stop) for unit in units]
         return self._places(slots, [[scratch] for _ in slots], seen)
 
     def attend(self, places: Places) -> Attend:
@@ -137,12 +142,12 @@ class KVCache:
         for place in places:
             self.hidden_SN[slot, place] = 0.0
 
-    def _places(self, slots: Sequence[int], places: list[list[slice]], seen: slice) -> Places:
+    def _places(self, slots: Sequence[int], places: list[list[slice]], seen: list[slice]) -> Places:
         rows = [
             [slot * self.layout.capacity + at for place in row for at in range(place.start, place.stop)]
             for slot, row in zip(slots, places, strict=True)
         ]
-        return Places(tuple(slots), torch.tensor(rows, device=self.kv_L2SNKD.device), seen)
+        return Places(tuple(slots), torch.tensor(rows, device=self.kv_L2SNKD.device), tuple(seen))
 
     def _attend(self, rows_BT: Tensor, look: Callable[[int, Tensor], Tensor]) -> Attend:
         rows_M = rows_BT.flatten()
@@ -156,17 +161,18 @@ class KVCache:
         return attend
 
     def _look_where_they_lie(self, places: Places) -> Callable[[int, Tensor], Tensor]:
-        """Attention without a copy of keys and values: slots that are neighbours go together."""
+        """Attention without a copy of keys and values: neighbouring slots that see as much go together."""
         runs = []
-        for _, run in itertools.groupby(enumerate(places.slots), key=lambda row: row[1] - row[0]):
-            rows, slots = zip(*run, strict=True)
-            own = slice(slots[0], slots[-1] + 1)
-            runs.append((slice(rows[0], rows[-1] + 1), own, self.hidden_SN[own, None, None, places.seen]))
+        batch = enumerate(zip(places.slots, places.seen, strict=True))
+        for (_, end), run in itertools.groupby(batch, key=lambda row: (row[1][0] - row[0], row[1][1].stop)):
+            rows, whose = zip(*run, strict=True)
+            own, seen = slice(whose[0][0], whose[-1][0] + 1), slice(whose[0][1].start, end)
+            runs.append((slice(rows[0], rows[-1] + 1), own, seen, self.hidden_SN[own, None, None, seen]))
 
         def look(layer: int, q_BHTD: Tensor) -> Tensor:
             parts = []
-            for rows, own, bias_B11N in runs:
-                keys, values = self.kv_L2SNKD[layer, :, own, places.seen].transpose(2, 3)
+            for rows, own, seen, bias_B11N in runs:
+                keys, values = self.kv_L2SNKD[layer, :, own, seen].transpose(2, 3)
                 parts.append(self._attention(q_BHTD[rows], keys, values, bias_B11N))
             return parts[0] if len(parts) == 1 else torch.cat(parts)
 

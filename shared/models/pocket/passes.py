@@ -135,10 +135,10 @@ class CapturedPasses(Passes):
             for unit in range(cache.layout.longest):
                 units = [unit] * cache.slots
                 places = self._places(what, every, units)
-                if (what, places.seen.stop) not in self._graphs:
+                if (what, places.widest.stop) not in self._graphs:
                     whole = self._arguments(self._nothing(what), self._steps(what, units), places)
-                    self._graphs[what, places.seen.stop] = device.captured_in(
-                        buckets, partial(self._recorded, what, places.seen), partial(_first_of, whole)
+                    self._graphs[what, places.widest.stop] = device.captured_in(
+                        buckets, partial(self._recorded, what, places.widest), partial(_first_of, whole)
                     )
         for slot in every:
             cache.clear(slot)
@@ -153,7 +153,7 @@ class CapturedPasses(Passes):
     ) -> Tensor:
         if on_layer is not None:
             return super()._run(what, x, units, places, on_layer)
-        made = self._graphs[what, places.seen.stop](*self._arguments(x, self._steps(what, units), places))
+        made = self._graphs[what, places.widest.stop](*self._arguments(x, self._steps(what, units), places))
         assert isinstance(made, Tensor)
         return made.clone()  # the next replay overwrites it
 

@@ -59,6 +59,22 @@ def test_a_block_sees_the_past_and_itself_and_no_empty_place(kv_heads: int) -> N
     torch.testing.assert_close(second, attention(q2, keys, values))
 
 
+def test_what_a_slot_sees_is_the_same_to_the_bit_whoever_is_old_in_its_batch() -> None:
+    """Where more places are looked at, attention adds up in another order, though they are hidden."""
+    layout = Layout((Stream(name="all", block=Block.STATE, offsets=(0, 1, 2), span=64),), scratch=2)
+    shared, own = (
+        KVCache(layout, CONFIG, slots=slots, dtype=torch.float32, device="cpu") for slots in (2, 1)
+    )
+    for unit in range(40):
+        shared.attend(shared.writing(Block.STATE, [0], [unit]))(0, *qkv(3))
+    for unit in range(6):
+        both = qkv(3, batch=2)
+        made = shared.attend(shared.writing(Block.STATE, [0, 1], [40 + unit, unit]))(0, *both)
+        q, k, v = (x[1:] for x in both)
+        alone = own.attend(own.writing(Block.STATE, [0], [unit]))(0, q, k, v)
+        assert torch.equal(made[1:], alone)
+
+
 def test_what_is_older_than_the_span_is_forgotten() -> None:
     cache = new_cache()
     written = [qkv(3) for _ in range(4)]
