@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -107,23 +107,16 @@ class Accelerator(Device):
 
     def to_host(self, x: Tensor, out: Tensor) -> Event:
         """On the side stream."""
-        return self._copy(x, out, of_device=x)
+        with self.aside():
+            out.copy_(x, non_blocking=True)
+            x.record_stream(self._side)  # or the allocator could give its memory away too soon
+            return self.event()
 
     def fetch(self, x: Tensor) -> Tensor:
         """Through pinned memory."""
         out = self.host_buffer(*x.shape, dtype=x.dtype)
         self.to_host(x, out).wait()
         return out
-
-    def from_host(self, x: Tensor, out: Tensor) -> Event:
-        """On the side stream."""
-        return self._copy(x, out, of_device=out)
-
-    def _copy(self, x: Tensor, out: Tensor, *, of_device: Tensor) -> Event:
-        with self.aside():
-            out.copy_(x, non_blocking=True)
-            of_device.record_stream(self._side)  # or the allocator could give its memory away too soon
-            return self.event()
 
     @torch.inference_mode()
     def captured(self, work: Work, examples: Sequence[Tensor]) -> Work:
@@ -162,16 +155,6 @@ class Cuda(Accelerator):
 
     def __init__(self, index: int = 0, *, dtype: str = "auto", compiles: bool = False) -> None:
         super().__init__(torch.cuda, index, dtype=dtype, compiles=compiles)
-
-    def register_pinned(self, tensor: Tensor) -> Callable[[], None]:
-        """Lock the pages of `tensor` and make them known to the driver."""
-        runtime, address = self._api.cudart(), tensor.data_ptr()
-        with self._api.device(self.index):
-            status = int(runtime.cudaHostRegister(address, tensor.nbytes, 0))
-        if status:
-            log.debug("%s: %d bytes can't be pinned (CUDA error %d)", self, tensor.nbytes, status)
-            return lambda: None
-        return lambda: runtime.cudaHostUnregister(address)
 
     def _new_graph(self) -> Any:
         return self._api.CUDAGraph()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -15,8 +14,6 @@ from shared.devices.about import cpu_flags, cpu_model
 from shared.devices.graphs import Buckets, InBuckets, Work
 from shared.devices.memory import host_headroom
 from shared.errors import DeviceError
-
-log = logging.getLogger(__name__)
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -142,22 +139,6 @@ class Device:
     def fetch(self, x: Tensor) -> Tensor:
         """`x` in host memory that is the caller's own; on a CPU `x` itself. Waits for it."""
         return x
-
-    def from_host(self, x: Tensor, out: Tensor) -> Event:
-        """Begin to copy `x` of `host_buffer` to `out` on the device; for work after the event's `gate`.
-
-        `x` may be filled anew after its `wait`.
-        """
-        out.copy_(x)
-        return self.event()
-
-    def register_pinned(self, tensor: Tensor) -> Callable[[], None]:
-        """Make existing host memory as good as `host_buffer`; where it can't be, all works, but slower.
-
-        Returns what undoes it, to be called before the memory goes.
-        """
-        log.debug("%s: %d bytes of host memory stay as they are", self, tensor.nbytes)
-        return lambda: None
 
     def captured(self, work: Work, examples: Sequence[Tensor]) -> Work:
         """Record `work` once, so that a call costs one launch; on the CPU it is `work` itself.

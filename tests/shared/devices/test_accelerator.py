@@ -21,7 +21,7 @@ def test_a_copy_to_the_host_goes_beside_the_current_work(make_recorder: Callable
     copied.wait()
     assert not copied.done()
     assert api.log[3:] == [f"main waits for event on {side}", f"host waits for event on {side}"]
-    device.from_host(out, x)
+    device.to_host(x, out)
     assert api.log[5] == f"{side} waits for main", "the same stream for all copies"
 
 
