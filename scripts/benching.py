@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -98,10 +97,6 @@ def pipeline_options(config: RuntimeConfig, sessions: int = 1, phases: int = 1) 
     )  # fmt: skip
 
 
-def nothing() -> None:
-    """Do so."""
-
-
 @contextmanager
 def seated(
     family: Family[Any, Any],
@@ -136,7 +131,7 @@ def hold(
     *,
     units: int,
     sessions: int = 1,
-    when_warm: Callable[[], None] = nothing,
+    when_warm: Callable[[], None] = lambda: None,
 ) -> Measured:
     """Hold so many sessions through the pair for so many units each, after a warm-up."""
     measured = Measured(one_host=True)
@@ -159,7 +154,7 @@ def warm_up_units(units: int, sessions: int = 1) -> int:
 
 
 def one_process(
-    family: Family[Any, Any], units: int, sessions: int = 1, when_warm: Callable[[], None] = nothing
+    family: Family[Any, Any], units: int, sessions: int = 1, when_warm: Callable[[], None] = lambda: None
 ) -> float:
     """Milliseconds in which one process moves all sessions on by a unit, batched."""
     talkers = [Talker(family) for _ in range(sessions)]
@@ -225,12 +220,6 @@ def spawned(work: Callable[..., None], *arguments: Any) -> BaseProcess:
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return process
-
-
-def cpu_s(pid: int) -> float:
-    """Seconds of processor time that a process has used, in all of its threads."""
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _child(parent: int, work: Callable[..., None], arguments: Sequence[Any]) -> None:

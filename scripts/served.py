@@ -27,7 +27,7 @@ from client.errors import ClientError
 from client.options import ClientOptions, ClientSummary
 from client.run import run_client
 from scripts import live
-from scripts.benching import SENTENCE, cpu_s, spawned
+from scripts.benching import SENTENCE, spawned
 from scripts.pair import Pair, free_port, running_pair
 from shared.config import RuntimeConfig
 from shared.errors import RuntimeFault
@@ -110,6 +110,12 @@ def serve_clients(config: RuntimeConfig, *, clients: int, seconds: float) -> Ser
         underruns=sum(each.underruns for each in summaries),
         gaps=sum(each.gaps for each in summaries),
     )
+
+
+def cpu_s(pid: int) -> float:
+    """Seconds of processor time that a process has used, in all of its threads."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager

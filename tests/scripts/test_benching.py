@@ -56,7 +56,6 @@ def test_flat_out(family: Family[Any, Any], performer: Performing, sessions: int
     assert measured.round_ms > 0
     assert measured.counts.emitted >= 6 * sessions
     assert measured.stages.count("model_side") == measured.counts.emitted
-    assert benching.cpu_s(performer.pid) > 0
 
 
 def test_one_process(family: Family[Any, Any]) -> None:
