@@ -71,8 +71,13 @@ def load_pocket(
 
 def _leave_out(weights: PocketWeights, role: Role) -> None:
     """Free what a process of this role never runs."""
-    if role is Role.PERFORMER:
-        del weights.audio, weights.video, weights.timer, weights.network.listener
+    network, video = weights.network, weights.video
+    match role:
+        case Role.PERFORMER:
+            del weights.audio, weights.video, weights.timer, network.listener
+        case Role.THINKER:  # users are not coded, and velocities are the Performer's
+            del weights.audio.encoder, network.picture_out, network.sound_out
+            del video.read, video.down_blocks, video.downs, video.encoder_mix, video.to_latent
 
 
 def _settle(weights: PocketWeights, device: Device) -> None:

@@ -12,13 +12,13 @@ from shared.config import load_config
 from shared.devices import Device
 from shared.errors import CheckpointError, ConfigError
 from shared.models.cache import KVCache
-from shared.models.family import Observation, model_builder
+from shared.models.family import Observation, Role, model_builder
 from shared.models.layout import Block, Tower
 from shared.models.pocket.config import History, PocketConfig
 from shared.models.pocket.family import PocketFamily
 from shared.models.pocket.replies import Request
 from shared.models.pocket.spelling import spell
-from shared.models.pocket.state import PocketState
+from shared.models.pocket.state import PocketState, Replica
 from shared.models.pocket.weights import PocketWeights
 from shared.models.single import Reply, reply_to
 from shared.models.transformer import rms_norm
@@ -197,6 +197,37 @@ def test_seed_and_input_decide_every_byte(tiny_family: BuildFamily) -> None:
     )
     assert all(same(a, b) for a, b in zip(first, again, strict=True))
     assert not any(torch.isclose(a.latents, b.latents).all() for a, b in zip(first, other, strict=True))
+
+
+def test_two_roles_give_what_the_whole_model_gives() -> None:
+    config = from_table(PocketConfig, TINY, "model")
+    whole, thinker, performer = (
+        PocketFamily.build(config, weights=None, device=CPU, role=role)
+        for role in (Role.BOTH, Role.THINKER, Role.PERFORMER)
+    )
+    assert not hasattr(thinker.weights.audio, "encoder")
+    assert thinker.digest == performer.digest == whole.digest
+    here = thinker.init_state(thinker.allocate(1), 0, 7)
+    there = performer.init_state(performer.allocate(1), 0, 7)
+    user = users(4, {1: "hello"})
+    for unit, reply in enumerate(reply_to(whole, 7, user)):
+        thinker.state_pass(
+            [here], [unit], user[unit : unit + 1], thinker.encode([here], user[unit : unit + 1])
+        )
+        hand_over(thinker, here, performer, there, Block.STATE, unit)
+        latents = performer.solve([there], [unit])
+        (emission,) = thinker.decode([here], latents)
+        assert same(reply, Reply(said=reply.said, latents=latents[0], emission=emission))
+        thinker.remember([here], [unit], latents)
+        hand_over(thinker, here, performer, there, Block.REMEMBER, unit)
+
+
+def hand_over(
+    thinker: PocketFamily, here: PocketState, performer: PocketFamily, there: Replica, block: Block, unit: int
+) -> None:
+    message = torch.empty(thinker.slice_bytes(block), dtype=torch.uint8)
+    thinker.pack(here, block, unit, message)
+    performer.append(there, block, unit, message)
 
 
 def test_sessions_of_one_family_do_not_touch_each_other(tiny_family: BuildFamily) -> None:
