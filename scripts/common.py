@@ -17,7 +17,7 @@ from shared.errors import ConfigError
 from shared.exchange import Exchange, Rememberer, largest_messages
 from shared.links.base import LinkShape
 from shared.links.choose import check_link
-from shared.memory import give_back
+from shared.memory import give_back, keep_heap
 from shared.models.family import Builder, Family, Role, model_builder
 from shared.models.parallel import WHOLE, Share
 from shared.parent import die_with_parent
@@ -143,6 +143,7 @@ def load_model(
         weights=config.weights_folder(), device=opened, role=role, share=share
     )
     give_back()
+    keep_heap()
     return family
 
 
