@@ -101,7 +101,8 @@ def run(args: argparse.Namespace) -> int:
         model=config.name, seed=args.seed, pin=config.pin,
         pipeline=PipelineOptions(
             slots=config.sessions, phases=config.phases, pacing=Pacing(args.pacing),
-            exchange=Exchange(config.exchange), rememberer=Rememberer(config.remember), checked=args.debug, latents_within_s=config.latents_within_s,
+            exchange=Exchange(config.exchange), rememberer=Rememberer(config.remember),
+            checked=args.debug, latents_within_s=config.latents_within_s,
         ),
     )  # fmt: skip
     with Listener(*args.rendezvous) as listener:

@@ -36,7 +36,7 @@ def keep_heap() -> None:
     """Let the C library keep the memory of large temporaries instead of returning it after every use.
 
     Pictures between the layers of a decoder are some MB each; to map and clear their pages anew for every
-    unit took a quarter of the time of decoding eight sessions. Where the C library is not GNU's, nothing happens.
+    unit took a quarter of the time of decoding eight sessions. Without GNU's C library nothing happens.
     """
     with suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt

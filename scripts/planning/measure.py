@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from scripts.benching import Talker
+from scripts.benches.harness import Talker
 from scripts.planning.load import STAGES
 from scripts.planning.weights import Read, weights_read
 from shared.models.family import Family

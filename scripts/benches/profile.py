@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 
 from scripts.bench import BenchResult
-from scripts.benching import hold, performer_process, spawned
+from scripts.benches.harness import hold, performer_process, spawned
 from scripts.common import load_model
 from scripts.planning.load import STAGES
 from scripts.planning.measure import WARM_UP_UNITS, Batch, weight_bytes

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from scripts import bench_sessions
-from scripts.bench_sessions import search
+from scripts.benches import sessions
+from scripts.benches.real_time import Held
+from scripts.benches.sessions import search
 from scripts.main import main
-from scripts.real_time import Held
 from thinker.timings import Timings
 
 
@@ -37,9 +37,9 @@ def test_a_good_guess_needs_few_tries() -> None:
 
 @pytest.mark.slow
 def test_a_whole_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench_sessions, "MOST_SESSIONS", 2)
-    monkeypatch.setattr(bench_sessions, "PHASES", (2,))
-    monkeypatch.setattr(bench_sessions, "LATE", 2.0)  # whatever else this machine does now
+    monkeypatch.setattr(sessions, "MOST_SESSIONS", 2)
+    monkeypatch.setattr(sessions, "PHASES", (2,))
+    monkeypatch.setattr(sessions, "LATE", 2.0)  # whatever else this machine does now
     out = tmp_path / "sessions.json"
     command = ["bench", "sessions", "--config", "tiny", "--units", "4", "--seconds", "1"]
     assert main([*command, "--json", str(out)]) == 0

@@ -11,7 +11,7 @@ from multiprocessing.process import BaseProcess
 from types import TracebackType
 from typing import Any, Self
 
-from scripts.benching import END_WITHIN_S, hold, one_process, performing, pipeline_options, spawned
+from scripts.benches.harness import END_WITHIN_S, hold, one_process, performing, pipeline_options, spawned
 from scripts.common import load_model
 from scripts.planning.measure import WeightBytes, weight_bytes
 from shared.clock import FlatOutClock

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from scripts.benching import Talker, seated
+from scripts.benches.harness import Talker, seated
 from shared.clock import MonotonicClock
 from shared.links.base import LinkEnd
 from shared.models.family import Family

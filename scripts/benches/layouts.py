@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from rich.console import Console
 
 from scripts.bench import BenchResult
-from scripts.layout_workers import Memory, Work, Worker, serve_one_process, serve_pair
+from scripts.benches.layout_workers import Memory, Work, Worker, serve_one_process, serve_pair
 from shared.config import load_config
 
 SESSIONS = (2, 4, 8)
@@ -26,11 +26,15 @@ def bench(args: argparse.Namespace, console: Console) -> BenchResult:
     config = load_config(args.config)
     one = dataclasses.replace(config, threads=1)
     pair = Worker(name="pair", serve=serve_pair, config=dataclasses.replace(one, sessions=max(SESSIONS)))
+    other = Worker(
+        name="pair whose Performer remembers", serve=serve_pair,
+        config=dataclasses.replace(pair.config, remember="performer"),
+    )  # fmt: skip
     single = Worker(name="one process, 1 thread", serve=serve_one_process, config=one)
     second = Worker(name="the other replica", serve=serve_one_process, config=one)
     threads = dataclasses.replace(config, threads=2)
     double = Worker(name="one process, 2 threads", serve=serve_one_process, config=threads)
-    workers = (pair, single, second, double)
+    workers = (pair, other, single, second, double)
     with ExitStack() as stack:
         for worker in workers:
             stack.enter_context(worker)
@@ -43,7 +47,8 @@ def bench(args: argparse.Namespace, console: Console) -> BenchResult:
             console.print(f"now {sessions} sessions")
             units = max(1, args.units // sessions)
             layouts: dict[str, Callable[[], float]] = {
-                f"pair, {phases} phase{'s' if phases > 1 else ''}": _together(pair, units, sessions, phases)
+                f"{name}, {phases} phase{'s' if phases > 1 else ''}": _together(each, units, sessions, phases)
+                for name, each in (("pair", pair), ("performer remembers", other))
                 for phases in PHASES
                 if phases <= sessions
             }

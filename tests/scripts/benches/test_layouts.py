@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from scripts import bench_layouts
-from scripts.bench_layouts import best
-from scripts.layout_workers import Worker, serve_one_process
+from scripts.benches import layouts
+from scripts.benches.layout_workers import Worker, serve_one_process
+from scripts.benches.layouts import best
 from scripts.main import main
 from shared.config import RuntimeConfig, load_config
 from shared.errors import RuntimeFault
@@ -28,14 +28,15 @@ def test_layouts_take_turns_and_the_best_turn_counts() -> None:
 
 @pytest.mark.slow
 def test_a_whole_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench_layouts, "SESSIONS", (2,))
+    monkeypatch.setattr(layouts, "SESSIONS", (2,))
     out = tmp_path / "layouts.json"
     assert main(["bench", "layouts", "--config", "tiny", "--units", "2", "--json", str(out)]) == 0
     content = json.loads(out.read_text())
-    layouts = [row["layout"] for row in content["rows"] if "layout" in row]
-    assert layouts == [
+    named = [row["layout"] for row in content["rows"] if "layout" in row]
+    assert named == [
         "pair", "one process, 1 thread", "one process, 2 threads",
-        "pair, 1 phase", "pair, 2 phases", "two replicas",
+        "pair, 1 phase", "pair, 2 phases", "performer remembers, 1 phase", "performer remembers, 2 phases",
+        "two replicas",
     ]  # fmt: skip
     memory = {row["process"]: row["weights that it reads, MB"] for row in content["rows"] if "process" in row}
     assert memory["Performer"] < memory["Thinker"] <= memory["one process"]

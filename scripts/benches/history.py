@@ -15,9 +15,9 @@ from rich.console import Console
 from rich.progress import Progress
 
 from scripts.bench import BenchResult
-from scripts.benching import Performing, Talker, performing, pipeline_options, seated
+from scripts.benches.endurance import Course, Stretch, endure
+from scripts.benches.harness import Performing, Talker, performing, pipeline_options, seated
 from scripts.common import load_model
-from scripts.endurance import Course, Stretch, endure
 from shared.clock import FlatOutClock
 from shared.config import RuntimeConfig, load_config
 from shared.devices import claim_core

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from torch import Tensor
 
-from scripts.benching import Performing, Talker, seated
+from scripts.benches.harness import Performing, Talker, seated
 from shared.clock import FlatOutClock
 from shared.memory import rss_mb
 from shared.models.family import Emission, Family, Observation

@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
-from scripts.benching import performer_process, pipeline_options
+from scripts.benches.harness import performer_process, pipeline_options
+from scripts.benches.real_time import hold_in_real_time, late_share
 from scripts.common import load_model
-from scripts.real_time import hold_in_real_time, late_share
 from shared.config import load_config
 from thinker.pipeline import Counts
 

@@ -7,19 +7,19 @@ from contextlib import nullcontext
 import pytest
 from rich.console import Console
 
-from scripts import bench_links
+from scripts.benches import links
 from shared.links.base import LinkShape
 
 pytestmark = pytest.mark.slow
 
 
 def test_rows_and_ratios(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench_links, "LINKS", ("shm", "nccl"))
-    monkeypatch.setattr(bench_links, "SIZES", {"8 KB": 8 << 10, "1 MB": 1 << 20})
-    monkeypatch.setattr(bench_links, "SHAPE", LinkShape(slice_bytes=1 << 20, latent_bytes=1 << 20))
-    monkeypatch.setattr(bench_links, "MESSAGES_A_ROUND", (2, 4))
-    monkeypatch.setattr(bench_links, "_busy", lambda _: nullcontext())
-    result = bench_links.bench(argparse.Namespace(), Console(quiet=True))
+    monkeypatch.setattr(links, "LINKS", ("shm", "nccl"))
+    monkeypatch.setattr(links, "SIZES", {"8 KB": 8 << 10, "1 MB": 1 << 20})
+    monkeypatch.setattr(links, "SHAPE", LinkShape(slice_bytes=1 << 20, latent_bytes=1 << 20))
+    monkeypatch.setattr(links, "MESSAGES_A_ROUND", (2, 4))
+    monkeypatch.setattr(links, "_busy", lambda _: nullcontext())
+    result = links.bench(argparse.Namespace(), Console(quiet=True))
     assert [(row["µs"], row["size"]) for row in result.rows] == [
         (what, size) for what in ("two copies", "shm") for size in ("8 KB", "1 MB")
     ]

@@ -16,7 +16,7 @@ from rich.console import Console
 from torch import Tensor
 
 from scripts.bench import BenchResult
-from scripts.benching import spawned
+from scripts.benches.harness import spawned
 from shared.links.base import LinkEnd, LinkShape
 from shared.links.choose import missing
 from shared.rendezvous import Listener, Terms, accept_performer, join_thinker

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from performer.group import Group, join_store, open_store
 from scripts.bench import BenchResult
-from scripts.benching import cut_down, spawned
+from scripts.benches.harness import cut_down, spawned
 from scripts.common import load_model
 from scripts.planning.weights import weights_read
 from shared.config import RuntimeConfig, load_config

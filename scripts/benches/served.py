@@ -27,7 +27,7 @@ from client.errors import ClientError
 from client.options import ClientOptions, ClientSummary
 from client.run import run_client
 from scripts import live
-from scripts.benching import SENTENCE, spawned
+from scripts.benches.harness import SENTENCE, spawned
 from scripts.pair import Pair, free_port, running_pair
 from shared.config import RuntimeConfig
 from shared.errors import RuntimeFault

@@ -8,7 +8,7 @@ import dataclasses
 from rich.console import Console
 
 from scripts.bench import BenchResult
-from scripts.benching import cut_down, hold, performer_process
+from scripts.benches.harness import cut_down, hold, performer_process
 from scripts.common import load_model
 from shared.clock import FlatOutClock
 from shared.config import RuntimeConfig, load_config

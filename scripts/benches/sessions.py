@@ -14,11 +14,11 @@ import torch
 from rich.console import Console
 
 from scripts.bench import BenchResult
-from scripts.benching import hold, performer_process, pipeline_options
+from scripts.benches.harness import hold, performer_process, pipeline_options
+from scripts.benches.real_time import Held, hold_in_real_time
+from scripts.benches.served import serve_clients
 from scripts.common import load_model
 from scripts.planning.measure import WARM_UP_UNITS, Batch
-from scripts.real_time import Held, hold_in_real_time
-from scripts.served import serve_clients
 from shared.clock import FlatOutClock
 from shared.config import RuntimeConfig, load_config
 from shared.devices import claim_core

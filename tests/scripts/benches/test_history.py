@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from scripts import bench_history
-from scripts.bench_history import histories, worst_over_neighbours
-from scripts.endurance import Course, Stretch
+from scripts.benches import history
+from scripts.benches.endurance import Course, Stretch
+from scripts.benches.history import histories, worst_over_neighbours
 from scripts.main import main
 from shared.config import load_config
 from shared.models.family import model_builder
@@ -48,9 +48,9 @@ def test_every_kind_of_history_is_a_model() -> None:
 
 @pytest.mark.slow
 def test_a_whole_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench_history, "SPANS", {"window": 4, "full": 6})
-    monkeypatch.setattr(bench_history, "SLIDES", 1)
-    monkeypatch.setattr(bench_history, "WHOLE_HOURS", 0.0)
+    monkeypatch.setattr(history, "SPANS", {"window": 4, "full": 6})
+    monkeypatch.setattr(history, "SLIDES", 1)
+    monkeypatch.setattr(history, "WHOLE_HOURS", 0.0)
     out = tmp_path / "history.json"
     command = ["bench", "history", "--config", "tiny", "--hours", "0.005", "--sessions", "2"]
     assert main([*command, "--json", str(out)]) == 0

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from scripts import benching
-from scripts.benching import Performing, Talker
+from scripts.benches import harness
+from scripts.benches.harness import Performing, Talker
 from scripts.common import load_model
 from shared.clock import FlatOutClock
 from shared.config import load_config
@@ -27,7 +27,7 @@ def family() -> Family[Any, Any]:
 
 @pytest.fixture(scope="module")
 def performer(family: Family[Any, Any]) -> Iterator[Performing]:
-    with benching.performing(CONFIG, family) as performer:
+    with harness.performing(CONFIG, family) as performer:
         yield performer
     assert rss_mb(performer.pid) is None
 
@@ -35,8 +35,8 @@ def performer(family: Family[Any, Any]) -> Iterator[Performing]:
 def test_a_talker_types_now_and_then(family: Family[Any, Any]) -> None:
     talker = Talker(family)
     assert not talker.lacking()
-    texts = [talker.take().texts for _ in range(2 * benching.SENTENCE_UNITS)]
-    assert [at for at, text in enumerate(texts) if text] == [0, benching.SENTENCE_UNITS]
+    texts = [talker.take().texts for _ in range(2 * harness.SENTENCE_UNITS)]
+    assert [at for at, text in enumerate(texts) if text] == [0, harness.SENTENCE_UNITS]
 
 
 def test_a_talker_can_be_late(family: Family[Any, Any]) -> None:
@@ -48,7 +48,7 @@ def test_a_talker_can_be_late(family: Family[Any, Any]) -> None:
 def test_flat_out(family: Family[Any, Any], performer: Performing, sessions: int, phases: int) -> None:
     options = PipelineOptions(slots=sessions, phases=phases)
     told: list[str] = []
-    measured = benching.hold(
+    measured = harness.hold(
         family, performer.link, FlatOutClock(), options, units=6, sessions=sessions,
         when_warm=lambda: told.append("warm"),
     )  # fmt: skip
@@ -59,9 +59,9 @@ def test_flat_out(family: Family[Any, Any], performer: Performing, sessions: int
 
 
 def test_one_process(family: Family[Any, Any]) -> None:
-    assert benching.one_process(family, 2, sessions=2) > 0
+    assert harness.one_process(family, 2, sessions=2) > 0
 
 
 def test_warm_up_is_shared_out() -> None:
-    assert [benching.warm_up_units(200, sessions) for sessions in (1, 4, 50)] == [12, 3, 1]
-    assert benching.warm_up_units(2) == 2
+    assert [harness.warm_up_units(200, sessions) for sessions in (1, 4, 50)] == [12, 3, 1]
+    assert harness.warm_up_units(2) == 2

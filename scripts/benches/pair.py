@@ -8,7 +8,7 @@ import dataclasses
 from rich.console import Console
 
 from scripts.bench import BenchResult
-from scripts.benching import Measured, hold, one_process, performer_process
+from scripts.benches.harness import Measured, hold, one_process, performer_process
 from scripts.common import load_model
 from shared.clock import Clock, FlatOutClock, MonotonicClock
 from shared.config import load_config
