@@ -273,7 +273,7 @@ class PocketFamily:
         for row, state in enumerate(states):
             state.picture = past[row : row + 1]
             pcm = (self._hushed(state, pcm_BN[row]).clamp(-1, 1) * 32767).round().to(torch.int16)
-            emissions.append(Emission(pcm=pcm.cpu().numpy(), frames=shown[row].contiguous().numpy()))
+            emissions.append(Emission(pcm=pcm.cpu().numpy(), frames=shown[row].numpy().copy()))
         return emissions
 
     def _hushed(self, state: PocketState, pcm_N: Tensor) -> Tensor:
