@@ -67,6 +67,15 @@ class Command:
         return self.process.wait(PATIENCE_S)
 
 
+def _own_terminal() -> None:
+    """Between fork and exec: the terminal is this process's, and Ctrl-C there means what it does to a user.
+
+    Tests that run in the background would hand down that it is ignored.
+    """
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class TerminalCommand(Command):
     """A command at a terminal of its own, which can be typed at and closed."""
 
@@ -77,7 +86,7 @@ class TerminalCommand(Command):
         self.process = subprocess.Popen(
             [sys.executable, "-m", "scripts.main", *arguments],
             stdin=inner, stdout=inner, stderr=inner, cwd=ROOT, env=environment, start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - no thread holds a lock here
+            preexec_fn=_own_terminal,  # noqa: PLW1509 - no thread holds a lock here
         )  # fmt: skip
         os.close(inner)
         self._reader = threading.Thread(target=self._read, daemon=True)

@@ -41,6 +41,7 @@ ReportOf = Callable[[str], dict[str, Any]]
 def config_like(name: str, folder: Path, dtype: str = "float32") -> Path:
     """A shipped config with a slot for each seed, in a dtype that every machine has."""
     text = resources.files("configs").joinpath(f"{name}.toml").read_text(encoding="utf-8")
+    text = re.sub(r"(?m)^(sessions|phases) = .*$", "", text)
     path = folder / "ranks.toml"
     path.write_text(f'sessions = {len(SEEDS)}\ndtype = "{dtype}"\n{text}', encoding="utf-8")
     return path
