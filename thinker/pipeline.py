@@ -290,4 +290,7 @@ class Pipeline:
     def _look_again_at(self, seat: Seat) -> float | None:
         if (tick := seat.next_tick()) is not None:
             return tick
-        return self.clock.now() + LOOK_EVERY_S if seat.phase is None or seat.awaits_user() else None
+        if seat.phase is None or seat.awaits_user():
+            return self.clock.now() + LOOK_EVERY_S
+        # Else its tick came after the schedule was made.
+        return None if seat.awaits_performer else self.clock.now()

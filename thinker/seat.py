@@ -129,6 +129,11 @@ class Seat:
         within_s = LATE_WITHIN_S if seated else FIRST_WITHIN_S
         return self.clock.behind_s(self.unit) < within_s and self.source.lacking()
 
+    @property
+    def awaits_performer(self) -> bool:
+        """Whether something that the next unit needs is still to come from the Performer."""
+        return self.solving is not None or (self.unremembered is not None and not self.remembers)
+
     def next_tick(self) -> float | None:
         """When waiting for it makes sense: the moment of the next tick, if it is still to come."""
         return None if self.clock.due(self.unit) else self.clock.deadline(self.unit)

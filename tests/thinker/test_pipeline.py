@@ -259,3 +259,26 @@ def test_one_late_user_holds_up_nobody(link: LinkEnd, model: Counter) -> None:
         pipeline.step()
     assert np.array(on_time.taken[:8]) == pytest.approx(UNIT_S * np.arange(8))
     assert np.array(late.taken[3:8]) - UNIT_S * np.arange(3, 8) == pytest.approx(0.03, abs=LOOK_EVERY_S)
+
+
+class CreepingClock(ManualClock):
+    """Time goes on between any two looks at it, so that a tick can come at every point of a step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._steps = np.random.default_rng(0)
+
+    def reached(self, t: float) -> bool:
+        self.advance(self._steps.uniform(0, 0.04))
+        return super().reached(t)
+
+
+@pytest.mark.parametrize("sessions", [1, 3])
+def test_a_tick_that_comes_while_the_next_step_is_chosen_is_not_slept_through(
+    link: LinkEnd, model: Counter, sessions: int
+) -> None:
+    pipeline = pipeline_over(link, model, CreepingClock(), slots=SLOTS, phases=2, latents_within_s=2.0)
+    _, got = seated(pipeline, sessions)
+    while min(map(len, got)) < 300:
+        pipeline.step()
+    assert all(units == list(range(len(units))) for units in got)
