@@ -50,7 +50,7 @@ class KVCache:
         dtype: torch.dtype,
         device: torch.device | str,
     ) -> None:
-        self.layout, self.slots = layout, slots
+        self.layout, self.slots, self._config = layout, slots, config
         self._all_heads, self._own_heads = config.kv_heads, share.of(config.kv_heads)
         self.grouped = config.heads != config.kv_heads
         # Token-major: a token's numbers lie together, so that writing and packing move few long pieces.
@@ -73,10 +73,14 @@ class KVCache:
         self.hidden_SN[slot] = float("-inf")
         self.hidden_SN[slot, self.layout.scratch] = 0.0
 
+    @staticmethod
+    def slice_numbers(layout: Layout, config: TransformerConfig, block: Block) -> int:
+        """Numbers in the KV slice of a block, which has the heads of all ranks."""
+        return 2 * config.layers * config.kv_heads * config.head_dim * layout.tokens(block)
+
     def slice_elements(self, block: Block) -> int:
-        """Numbers in the KV slice of a block."""
-        layers, pair, *_, dim = self.kv_L2SNKD.shape
-        return layers * pair * self._all_heads * dim * self.layout.tokens(block)
+        """The same of this cache."""
+        return self.slice_numbers(self.layout, self._config, block)
 
     def writing(
         self, block: Block, slots: Sequence[int], units: Sequence[int], tower: Tower = Tower.SPEAKING

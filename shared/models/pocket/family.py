@@ -114,8 +114,7 @@ class PocketFamily:
 
     def slice_bytes(self, block: Block) -> int:
         """Bytes of the keys and values of a block."""
-        shape = self.config.transformer
-        numbers = 2 * shape.layers * shape.kv_heads * shape.head_dim * self.layout.tokens(block)
+        numbers = KVCache.slice_numbers(self.layout, self.config.transformer, block)
         return numbers * self.dtype.itemsize
 
     def memory_bytes(self) -> int:
