@@ -22,8 +22,8 @@ from torch import Tensor
 from shared.devices import Device
 from shared.errors import ConfigError
 from shared.media import Media
-from shared.models.layout import Block
-from shared.models.parallel import WHOLE, Share
+from shared.models.layout import KVBlock
+from shared.models.tensor_parallel import WHOLE, ShardSpec
 
 ENTRY_POINTS = "thinker_performer.families"
 MemoryT = TypeVar("MemoryT")
@@ -41,7 +41,7 @@ class Observation:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Said:
+class StepDecision:
     """What a state pass decided: words that begin in this unit, whether anything sounds, lines refused.
 
     `text` ends with a space where it is not empty, so that the texts of all units joined are what was said.
@@ -57,7 +57,7 @@ class Said:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Emission:
+class AgentMedia:
     """The agent in one unit: sound int16 [N], pictures uint8 [frames, H, W, 3] (RGB)."""
 
     pcm: NDArray[np.int16]
@@ -83,7 +83,7 @@ class Family(Protocol[MemoryT, StateT]):
     latent_bytes: int
     """The latents of one unit."""
 
-    def slice_bytes(self, block: Block) -> int:
+    def slice_bytes(self, block: KVBlock) -> int:
         """The KV slice of a block: a multiple of `layers`."""
 
     def memory_bytes(self) -> int:
@@ -105,10 +105,10 @@ class Family(Protocol[MemoryT, StateT]):
         users: Sequence[Observation],
         tokens_BTC: Tensor,
         on_layer: OnLayer | None = None,
-    ) -> list[Said]:
+    ) -> list[StepDecision]:
         """Thinker: write each unit's state block to the cache, text slots included."""
 
-    def remember(
+    def commit(
         self,
         states: Sequence[StateT],
         units: Sequence[int],
@@ -117,14 +117,14 @@ class Family(Protocol[MemoryT, StateT]):
     ) -> None:
         """Thinker: write the clean latents of each unit to the cache."""
 
-    def decode(self, states: Sequence[StateT], latents: Sequence[Tensor]) -> list[Emission]:
+    def decode(self, states: Sequence[StateT], latents: Sequence[Tensor]) -> list[AgentMedia]:
         """Thinker: latents of each session's next unit to sound and picture."""
 
-    def pack(self, state: StateT, block: Block, unit: int, out: Tensor, first: int = 0) -> None:
+    def export_kv(self, state: StateT, block: KVBlock, unit: int, out: Tensor, first: int = 0) -> None:
         """Thinker: fill `out`, uint8, with layers of the block's KV slice, from layer `first` on."""
 
-    def append(self, state: StateT, block: Block, unit: int, payload: Tensor, first: int = 0) -> None:
-        """Performer: take in what `pack` made, uint8."""
+    def import_kv(self, state: StateT, block: KVBlock, unit: int, payload: Tensor, first: int = 0) -> None:
+        """Performer: take in what `export_kv` made, uint8."""
 
     def solve(self, states: Sequence[StateT], units: Sequence[int]) -> list[Tensor]:
         """Performer: integrate from noise to each unit's latents, flat float32."""
@@ -142,7 +142,7 @@ class Builder(Protocol):
     """Makes the model of a config that has been found good."""
 
     def __call__(
-        self, *, weights: Path | None, device: Device, role: Role = Role.BOTH, share: Share = WHOLE
+        self, *, weights: Path | None, device: Device, role: Role = Role.BOTH, share: ShardSpec = WHOLE
     ) -> Family[Any, Any]:
         """Build and load; `weights` is a folder, None means random weights of a fixed seed.
 

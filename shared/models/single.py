@@ -8,16 +8,16 @@ from typing import Any
 
 from torch import Tensor
 
-from shared.models.family import Emission, Family, Observation, Said
+from shared.models.family import AgentMedia, Family, Observation, StepDecision
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reply:
     """Everything that one unit gave."""
 
-    said: Said
+    said: StepDecision
     latents: Tensor
-    emission: Emission
+    emission: AgentMedia
 
 
 def replies_to(
@@ -31,7 +31,7 @@ def replies_to(
         said = family.state_pass(states, units, users, family.encode(states, users))
         latents = family.solve(states, units)
         emissions = family.decode(states, latents)
-        family.remember(states, units, latents)
+        family.commit(states, units, latents)
         yield [Reply(said=s, latents=y, emission=e) for s, y, e in zip(said, latents, emissions, strict=True)]
 
 

@@ -22,7 +22,7 @@ from protocol.session import ClientSession, Send
 from scripts.common import load_model
 from shared.config import load_config
 from shared.models.family import Family
-from thinker.server import build_app, serve
+from thinker.server.app import build_app, serve
 from thinker.units import AgentUnit, MediaSpec, UserSource, UserUnit
 
 SPEC = MediaSpec(

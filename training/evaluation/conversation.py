@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from shared.models.family import Emission, Observation, Said
+from shared.models.family import AgentMedia, Observation, StepDecision
 from shared.models.layout import STEPS_PER_UNIT
 from shared.models.pocket.family import PocketFamily
 from shared.models.pocket.phones import SILENCE
@@ -23,20 +23,20 @@ class Conversation:
         self.state = family.init_state(family.allocate(1), 0, seed)
         self.unit = 0
 
-    def hear(self, user: Observation) -> Said:
+    def hear(self, user: Observation) -> StepDecision:
         """Listen for a unit and decide what to say, without saying it: a fifth of the cost of `reply`."""
         states, users = [self.state], [user]
         (said,) = self.family.state_pass(states, [self.unit], users, self.family.encode(states, users))
         self.unit += 1
         return said
 
-    def reply(self, user: Observation) -> tuple[Said, Emission]:
+    def reply(self, user: Observation) -> tuple[StepDecision, AgentMedia]:
         """Live through a whole unit."""
         states, units = [self.state], [self.unit]
         said = self.hear(user)
         latents = self.family.solve(states, units)
         (emission,) = self.family.decode(states, latents)
-        self.family.remember(states, units, latents)
+        self.family.commit(states, units, latents)
         return said, emission
 
 
@@ -76,6 +76,6 @@ def nobody(family: PocketFamily, *texts: str) -> Observation:
     )
 
 
-def sound_of(emission: Emission) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+def sound_of(emission: AgentMedia) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
     """The sound of a unit in [-1, 1]."""
     return emission.pcm.astype(np.float32) / 32768.0

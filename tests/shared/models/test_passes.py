@@ -44,7 +44,7 @@ def latents_of(family: PocketFamily, memory: Passes, slots: list[int]) -> list[t
         ]
         family.state_pass(some, units, users, family.encode(some, users))
         latents = family.solve(some, units)
-        family.remember(some, units, latents)
+        family.commit(some, units, latents)
         made += latents
         for row in rows:
             ages[row] += 1

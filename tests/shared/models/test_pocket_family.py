@@ -13,7 +13,7 @@ from shared.devices import Device
 from shared.errors import CheckpointError, ConfigError
 from shared.models.cache import KVCache
 from shared.models.family import Observation, Role, model_builder
-from shared.models.layout import Block, Tower
+from shared.models.layout import KVBlock, Tower
 from shared.models.pocket.config import History, PocketConfig
 from shared.models.pocket.family import PocketFamily
 from shared.models.pocket.replies import Request
@@ -68,21 +68,21 @@ def as_a_pair(family: PocketFamily, seed: int, observations: list[Observation]) 
     """The work of Thinker and Performer, which share nothing but the bytes of slices and latents."""
     thinker, performer = alone(family, seed), alone(family, seed)
 
-    def exchange(block: Block, unit: int) -> None:
+    def exchange(block: KVBlock, unit: int) -> None:
         message = torch.empty(family.slice_bytes(block), dtype=torch.uint8)
-        family.pack(thinker, block, unit, message)
-        family.append(performer, block, unit, message.clone())
+        family.export_kv(thinker, block, unit, message)
+        family.import_kv(performer, block, unit, message.clone())
         assert torch.equal(kept_of(performer.cache), kept_of(thinker.cache))
         assert torch.equal(performer.cache.hidden_SN, thinker.cache.hidden_SN)
 
     for unit, user in enumerate(observations):
         (said,) = family.state_pass([thinker], [unit], [user], family.encode([thinker], [user]))
-        exchange(Block.STATE, unit)
+        exchange(KVBlock.STATE, unit)
         (latents,) = family.solve([performer], [unit])
         (emission,) = family.decode([thinker], [latents])
         yield Reply(said=said, latents=latents, emission=emission)
-        family.remember([thinker], [unit], [latents])
-        exchange(Block.REMEMBER, unit)
+        family.commit([thinker], [unit], [latents])
+        exchange(KVBlock.COMMIT, unit)
 
 
 def test_two_caches_are_one_for_200_units(tiny_family: BuildFamily) -> None:
@@ -136,10 +136,10 @@ def tower_of(family: PocketFamily, user: Observation) -> torch.Tensor:
     listener, state = family.weights.network.listener, alone(family)
     tokens = family.encode([state], [user])
     tokens = torch.cat(listener.user_tokens(tokens[:, :1], tokens[:, 1:]), dim=1)
-    steps_T = family.layout.steps(Block.STATE, 0, Tower.LISTENING)
+    steps_T = family.layout.steps(KVBlock.STATE, 0, Tower.LISTENING)
     return rms_norm(
         listener.run(
-            tokens, steps_T, state.cache.attend(state.cache.writing(Block.STATE, [0], [0], Tower.LISTENING))
+            tokens, steps_T, state.cache.attend(state.cache.writing(KVBlock.STATE, [0], [0], Tower.LISTENING))
         )
     )[0, 1:]
 
@@ -178,7 +178,7 @@ def test_the_towers_do_not_see_each_other(tiny_family: BuildFamily, change: dict
         for state, user in zip(states, users_of_unit, strict=True):
             family.state_pass([state], [unit], [user], family.encode([state], [user]))
             latents += family.solve([state], [unit])
-            family.remember([state], [unit], latents[-1:])
+            family.commit([state], [unit], latents[-1:])
         assert torch.equal(*latents)
     one, two = (state.cache.kv_L2SNKD for state in states)
     changed = {
@@ -214,20 +214,25 @@ def test_two_roles_give_what_the_whole_model_gives() -> None:
         thinker.state_pass(
             [here], [unit], user[unit : unit + 1], thinker.encode([here], user[unit : unit + 1])
         )
-        hand_over(thinker, here, performer, there, Block.STATE, unit)
+        hand_over(thinker, here, performer, there, KVBlock.STATE, unit)
         latents = performer.solve([there], [unit])
         (emission,) = thinker.decode([here], latents)
         assert same(reply, Reply(said=reply.said, latents=latents[0], emission=emission))
-        thinker.remember([here], [unit], latents)
-        hand_over(thinker, here, performer, there, Block.REMEMBER, unit)
+        thinker.commit([here], [unit], latents)
+        hand_over(thinker, here, performer, there, KVBlock.COMMIT, unit)
 
 
 def hand_over(
-    thinker: PocketFamily, here: PocketState, performer: PocketFamily, there: Replica, block: Block, unit: int
+    thinker: PocketFamily,
+    here: PocketState,
+    performer: PocketFamily,
+    there: Replica,
+    block: KVBlock,
+    unit: int,
 ) -> None:
     message = torch.empty(thinker.slice_bytes(block), dtype=torch.uint8)
-    thinker.pack(here, block, unit, message)
-    performer.append(there, block, unit, message)
+    thinker.export_kv(here, block, unit, message)
+    performer.import_kv(there, block, unit, message)
 
 
 def test_sessions_of_one_family_do_not_touch_each_other(tiny_family: BuildFamily) -> None:
@@ -300,7 +305,7 @@ def test_the_cache_stays_where_and_as_large_as_it_is(tiny_family: BuildFamily) -
         family.state_pass([state], [unit], [user], family.encode([state], [user]))
         latents = family.solve([state], [unit])
         family.decode([state], latents)
-        family.remember([state], [unit], latents)
+        family.commit([state], [unit], latents)
         sizes = (state.ears.tail_BN.numel(), state.sound.tail_BN.numel(), state.picture.numel())
         assert sizes == (240, 480, 2 * 16 * 4 * 4)
     assert (state.cache.kv_L2SNKD.data_ptr(), state.cache.kv_L2SNKD.nbytes) == cache
