@@ -14,7 +14,7 @@ from torch import Tensor
 from benchmarks.harness import Performing, Talker, seated
 from shared.clock import UnpacedClock
 from shared.memory import rss_mb
-from shared.models.family import AgentMedia, Family, Observation
+from shared.models.family import AgentMedia, Family, UserUnit
 from thinker.engine.pipeline import Pipeline, PipelineOptions
 
 STRETCH_UNITS = 375  # a minute
@@ -130,7 +130,7 @@ class _Shortened:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._family, name)
 
-    def encode(self, states: Sequence[Any], users: Sequence[Observation]) -> Tensor:
+    def encode(self, states: Sequence[Any], users: Sequence[UserUnit]) -> Tensor:
         """Tokens [B, T, C]."""
         if self.shows or self._tokens_1TC is None:
             tokens_BTC = self._family.encode(states, users)

@@ -27,13 +27,12 @@ from shared.config import RuntimeConfig
 from shared.devices import claim_core
 from shared.errors import RuntimeFault
 from shared.links.base import LinkEnd
-from shared.models.family import Family, Observation, Role
+from shared.models.family import Family, Role, UserUnit
 from shared.models.single import replies_to
 from shared.parent import die_with_parent
 from shared.rendezvous import RendezvousListener, accept_performer, join_thinker
 from thinker.engine.pipeline import Counts, Pipeline, PipelineOptions
 from thinker.engine.timings import Timings
-from thinker.units import UserUnit
 
 JOIN_WITHIN_S = 120.0
 END_WITHIN_S = 10.0
@@ -66,12 +65,7 @@ class Talker:
     def take(self) -> UserUnit:
         """The next unit."""
         texts = (SENTENCE,) if next(self._units) % SENTENCE_UNITS == 0 else ()
-        return UserUnit(pcm=self._pcm, frames=self._frames, texts=texts, interrupted=False, epoch=0)
-
-    def observe(self) -> Observation:
-        """The same for a model."""
-        unit = self.take()
-        return Observation(pcm=unit.pcm, frames=unit.frames, texts=unit.texts)
+        return UserUnit(pcm=self._pcm, frames=self._frames, texts=texts)
 
 
 class Measured(Timings):
@@ -158,7 +152,7 @@ def one_process(
 ) -> float:
     """Milliseconds in which one process moves all sessions on by a unit, batched."""
     talkers = [Talker(family) for _ in range(sessions)]
-    users = ([talker.observe() for talker in talkers] for _ in itertools.count())
+    users = ([talker.take() for talker in talkers] for _ in itertools.count())
     replies = replies_to(family, [1] * sessions, users)
     for _ in range(warm_up_units(units, sessions)):
         next(replies)

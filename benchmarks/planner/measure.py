@@ -44,7 +44,7 @@ class Batch:
             for block in KVBlock
         }
         self._unit = 0
-        self._users = [talker.observe() for talker in self._talkers]
+        self._users = [talker.take() for talker in self._talkers]
         self._tokens = torch.empty(0)
         self._latents: list[Tensor] = []
 
@@ -90,7 +90,7 @@ class Batch:
         return [self._unit] * self.sessions
 
     def _encode(self) -> None:
-        self._users = [talker.observe() for talker in self._talkers]
+        self._users = [talker.take() for talker in self._talkers]
         self._tokens = self._family.encode(self.states, self._users)
 
     def _state_pass(self) -> None:

@@ -30,14 +30,20 @@ MemoryT = TypeVar("MemoryT")
 StateT = TypeVar("StateT")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Observation:
-    """The user in one unit: sound float32 [N] in [-1, 1], pictures uint8 [frames, H, W, 3], typed lines."""
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class UserUnit:
+    """The user in one unit: sound float32 [N] in [-1, 1), pictures uint8 [frames, H, W, 3] in RGB, lines.
+
+    Silence and the last picture again (black before the first) where nothing new had arrived. `interrupted`:
+    the user cut the agent short since the last unit, before any of `texts`. `epoch` counts all interruptions;
+    the agent's answer carries it.
+    """
 
     pcm: NDArray[np.float32]
     frames: NDArray[np.uint8]
     texts: tuple[str, ...] = ()
     interrupted: bool = False
+    epoch: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,9 +62,12 @@ class StepDecision:
     warning: str = ""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class AgentMedia:
-    """The agent in one unit: sound int16 [N], pictures uint8 [frames, H, W, 3] (RGB)."""
+    """The agent in one unit: sound int16 [N], pictures uint8 [frames, H, W, 3] in RGB.
+
+    Whoever gets it may keep both arrays, so a family doesn't write to them again.
+    """
 
     pcm: NDArray[np.int16]
     frames: NDArray[np.uint8]
@@ -95,14 +104,14 @@ class Family(Protocol[MemoryT, StateT]):
     def init_state(self, memory: MemoryT, slot: int, seed: int) -> StateT:
         """Begin a session in a slot of the memory; whoever was there is forgotten."""
 
-    def encode(self, states: Sequence[StateT], users: Sequence[Observation]) -> Tensor:
+    def encode(self, states: Sequence[StateT], users: Sequence[UserUnit]) -> Tensor:
         """Thinker: each user's unit as tokens [B, T, C]."""
 
     def state_pass(
         self,
         states: Sequence[StateT],
         units: Sequence[int],
-        users: Sequence[Observation],
+        users: Sequence[UserUnit],
         tokens_BTC: Tensor,
         on_layer: OnLayer | None = None,
     ) -> list[StepDecision]:

@@ -17,7 +17,7 @@ from scripts.common import handshake_params, load_model
 from shared.checkpoint import config_digest, save_weights
 from shared.config import load_config
 from shared.links.base import LinkEnd
-from shared.models.family import Family, Observation
+from shared.models.family import Family, UserUnit
 from shared.models.layout import KVBlock
 from shared.models.pocket.config import PocketConfig
 from shared.models.pocket.weights import PocketWeights
@@ -93,10 +93,10 @@ class Talk:
         self._family.commit(states, units, own)  # the same history for both
         self._send_slices(KVBlock.COMMIT, slots, units)
 
-    def _user(self, slot: int, unit: int) -> Observation:
+    def _user(self, slot: int, unit: int) -> UserUnit:
         media, rng = self._family.media, np.random.default_rng((slot, unit))
         shape = (media.frames_per_unit, media.input_height, media.input_width, 3)
-        return Observation(
+        return UserUnit(
             pcm=(0.1 * rng.standard_normal(media.input_unit_samples)).astype(np.float32),
             frames=rng.integers(0, 255, shape, dtype=np.uint8),
             texts=("Good morning.",) if unit == 0 else (),

@@ -27,13 +27,13 @@ from shared.config import RuntimeConfig, load_config
 from shared.errors import LinkClosed
 from shared.links.base import LinkEnd
 from shared.links.loopback import loopback_pair
-from shared.models.family import Family, Observation
+from shared.models.family import Family, UserUnit
 from shared.models.single import Reply, replies_to, reply_to
 from shared.rendezvous import RendezvousListener, accept_performer
 from thinker.engine.pipeline import Counts, Pipeline, PipelineOptions
 from thinker.engine.running_session import RunningSession
 from thinker.engine.timings import Timings
-from thinker.units import AgentUnit, UserUnit
+from thinker.units import AgentUnit
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -57,9 +57,9 @@ def user_unit(user: int, unit: int) -> UserUnit:
     )  # fmt: skip
 
 
-def observe(user: int, unit: int) -> Observation:
+def observe(user: int, unit: int) -> UserUnit:
     seen = user_unit(user, unit)
-    return Observation(pcm=seen.pcm, frames=seen.frames, texts=seen.texts, interrupted=seen.interrupted)
+    return UserUnit(pcm=seen.pcm, frames=seen.frames, texts=seen.texts, interrupted=seen.interrupted)
 
 
 class Script:
@@ -176,13 +176,11 @@ def assert_same(talk: Talk, expected: list[Reply], *, exact: bool) -> None:
     for number, (unit, latents, one) in enumerate(zip(talk.units, talk.latents, expected, strict=False)):
         where = f"unit {number} of user {talk.user}"
         assert unit.unit == number, where
-        assert (unit.text, unit.speaking, unit.heard) == (one.said.text, one.said.speaking, one.said.heard), (
-            where
-        )
+        assert unit.decision == one.decision, where
         if exact:
             assert latents.numpy().tobytes() == one.latents.numpy().tobytes(), where
-            assert unit.pcm.tobytes() == one.emission.pcm.tobytes(), where
-            assert unit.frames.tobytes() == one.emission.frames.tobytes(), where
+            assert unit.media.pcm.tobytes() == one.media.pcm.tobytes(), where
+            assert unit.media.frames.tobytes() == one.media.frames.tobytes(), where
         else:
             torch.testing.assert_close(latents, one.latents, rtol=1e-3, atol=1e-3)
 

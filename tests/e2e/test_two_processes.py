@@ -21,14 +21,14 @@ from shared.config import load_config
 from shared.links.base import LinkEnd
 from shared.links.loopback import loopback_pair
 from shared.models.cache import KVCache
-from shared.models.family import Family, Observation
+from shared.models.family import Family, UserUnit
 from shared.models.single import Reply, reply_to
 from shared.models.solver import unit_noise
 from shared.rendezvous import RendezvousListener, accept_performer
 from thinker.engine.pipeline import Counts, Pipeline, PipelineOptions
 from thinker.engine.running_session import Pacing
 from thinker.engine.timings import Timings
-from thinker.units import AgentUnit, UserUnit
+from thinker.units import AgentUnit
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -66,9 +66,9 @@ class Script:
         return user_unit(next(self._units))
 
 
-def observe(unit: int) -> Observation:
+def observe(unit: int) -> UserUnit:
     user = user_unit(unit)
-    return Observation(pcm=user.pcm, frames=user.frames, texts=user.texts, interrupted=user.interrupted)
+    return UserUnit(pcm=user.pcm, frames=user.frames, texts=user.texts, interrupted=user.interrupted)
 
 
 class Talk:
@@ -134,18 +134,18 @@ def link(
 def assert_same(talk: Talk, expected: list[Reply]) -> None:
     for number, (unit, latents, one) in enumerate(zip(talk.units, talk.latents, expected, strict=False)):
         assert unit.unit == number
-        assert (unit.text, unit.speaking, unit.heard) == (one.said.text, one.said.speaking, one.said.heard)
+        assert unit.decision == one.decision
         assert latents.numpy().tobytes() == one.latents.numpy().tobytes(), f"latents of unit {number}"
-        assert unit.pcm.tobytes() == one.emission.pcm.tobytes(), f"sound of unit {number}"
-        assert unit.frames.tobytes() == one.emission.frames.tobytes(), f"pictures of unit {number}"
+        assert unit.media.pcm.tobytes() == one.media.pcm.tobytes(), f"sound of unit {number}"
+        assert unit.media.frames.tobytes() == one.media.frames.tobytes(), f"pictures of unit {number}"
     assert number == UNITS - 1
 
 
 def test_the_script_is_worth_comparing(expected: list[Reply]) -> None:
-    speaking = [reply.said.speaking for reply in expected]
+    speaking = [reply.decision.speaking for reply in expected]
     assert speaking[INTERRUPTED_IN - 1], "the interruption cuts something off"
     assert not speaking[INTERRUPTED_IN + 1]
-    assert "".join(reply.said.text for reply in expected).endswith("And once more. ")
+    assert "".join(reply.decision.text for reply in expected).endswith("And once more. ")
     assert len({reply.latents.numpy().tobytes() for reply in expected}) == UNITS
     for unit, reply in enumerate(expected):
         noise = unit_noise(SEED, unit, tuple(reply.latents.shape))

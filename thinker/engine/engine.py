@@ -195,11 +195,11 @@ class ThinkerEngine:
         return emit
 
     def _note(self, unit: AgentUnit) -> None:
-        if unit.heard:
-            self._heard.append({"request": unit.heard, "unit": unit.unit})
-        if unit.text:
-            self._said.append(unit.text)
-            self._said_length += len(unit.text)
+        if unit.decision.heard:
+            self._heard.append({"request": unit.decision.heard, "unit": unit.unit})
+        if unit.decision.text:
+            self._said.append(unit.decision.text)
+            self._said_length += len(unit.decision.text)
             while self._said_length > MAX_TEXT:
                 self._said_length -= len(self._said.popleft())
 

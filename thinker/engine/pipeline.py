@@ -16,7 +16,7 @@ from shared.chunking import ChunkMode, Rememberer
 from shared.clock import Clock, UnitClock, UnpacedClock, Wakeup
 from shared.errors import LinkTimeout
 from shared.links.base import LinkEnd
-from shared.models.family import Family, Observation
+from shared.models.family import Family
 from shared.models.layout import KVBlock
 from shared.slices import Flags, Kind, SliceHeader
 from thinker.engine.phases import Phases
@@ -202,16 +202,11 @@ class Pipeline:
             complete_at.append(tick - (0.0 if self._flat_out else seat.complete_before_tick_s))
             users.append(seat.source.take())
         with self.timings.stage("encode", seats):
-            observed = [
-                Observation(pcm=user.pcm, frames=user.frames, texts=user.texts, interrupted=user.interrupted)
-                for user in users
-            ]
-            tokens_BTC = self.family.encode([seat.state for seat in seats], observed)
+            tokens_BTC = self.family.encode([seat.state for seat in seats], users)
         for row, seat in enumerate(seats):
             seat.encoded = Encoded(
-                user=observed[row], tokens=tokens_BTC[row : row + 1], epoch=users[row].epoch,
-                complete_at=complete_at[row],
-            )  # fmt: skip
+                user=users[row], tokens=tokens_BTC[row : row + 1], complete_at=complete_at[row]
+            )
 
     def _give_up_lost_time(self, seat: RunningSession) -> None:
         behind = int(seat.clock.behind_s(seat.unit) / seat.clock.unit_s)
@@ -225,7 +220,7 @@ class Pipeline:
         assert len(encoded) == len(seats)
         units = [seat.unit for seat in seats]
         with self.timings.stage("state", seats):
-            said = self.family.state_pass(
+            decisions = self.family.state_pass(
                 [seat.state for seat in seats],
                 units,
                 [each.user for each in encoded],
@@ -234,10 +229,10 @@ class Pipeline:
             )
         sent_ns, seconds = self._sender.after(KVBlock.STATE, seats, units)
         self.timings.packed(seconds)
-        for seat, each, says in zip(seats, encoded, said, strict=True):
-            if says.warning:
-                log.warning("session %d: %s", seat.session, says.warning)
-            seat.asked[seat.unit] = Asked(epoch=each.epoch, complete_at=each.complete_at, said=says)
+        for seat, each, decision in zip(seats, encoded, decisions, strict=True):
+            if decision.warning:
+                log.warning("session %d: %s", seat.session, decision.warning)
+            seat.asked[seat.unit] = Asked(user=each.user, complete_at=each.complete_at, decision=decision)
             seat.sent_ns = sent_ns
             seat.solving, seat.encoded = seat.unit, None
             seat.unit += 1
@@ -245,18 +240,14 @@ class Pipeline:
     def _decode(self, seats: Sequence[RunningSession]) -> None:
         solved = [seat.undecoded.popleft() for seat in seats]
         with self.timings.stage("decode", seats):
-            emissions = self.family.decode([seat.state for seat in seats], [each.latents for each in solved])
-        for seat, each, emission in zip(seats, solved, emissions, strict=True):
+            made = self.family.decode([seat.state for seat in seats], [each.latents for each in solved])
+        for seat, each, media in zip(seats, solved, made, strict=True):
             asked = seat.asked.pop(each.unit)
             self.timings.emitted(seat, asked.complete_at)
             self.counts.emitted += 1
             seat.on_unit(
-                AgentUnit(
-                    unit=each.unit, epoch=asked.epoch, pcm=emission.pcm, frames=emission.frames,
-                    text=asked.said.text, speaking=asked.said.speaking, refused=asked.said.refused,
-                    heard=asked.said.heard, warning=asked.said.warning,
-                )
-            )  # fmt: skip
+                AgentUnit(unit=each.unit, epoch=asked.user.epoch, decision=asked.decision, media=media)
+            )
 
     def _remember(self, seats: Sequence[RunningSession]) -> None:
         solved = [seat.unremembered for seat in seats if seat.unremembered is not None]

@@ -18,7 +18,7 @@ from typing import Any
 from torch import Tensor
 
 from shared.clock import UnitClock
-from shared.models.family import Observation, StepDecision
+from shared.models.family import StepDecision, UserUnit
 from thinker.units import AgentUnit, UserSource
 
 FIRST_WITHIN_S = 0.5  # the user's first unit makes tick 0; who sends nothing is talked to all the same
@@ -52,9 +52,8 @@ class Action(enum.IntEnum):
 class Encoded:
     """A unit of the user, between encoding and state pass; `tokens` [1, T, C]."""
 
-    user: Observation
+    user: UserUnit
     tokens: Tensor
-    epoch: int
     complete_at: float
 
 
@@ -62,9 +61,9 @@ class Encoded:
 class Asked:
     """What is known of a unit between its state pass and its emission."""
 
-    epoch: int
+    user: UserUnit
     complete_at: float
-    said: StepDecision
+    decision: StepDecision
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

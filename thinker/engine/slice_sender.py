@@ -92,7 +92,7 @@ class SliceSender:
             self._send(
                 Kind[block.name], session=seat.session, unit=unit, fill=fill, layer=first,
                 flags=Flags.NONE if complete else Flags.MORE,
-                epoch=seat.encoded.epoch if seat.encoded is not None else 0,
+                epoch=seat.encoded.user.epoch if seat.encoded is not None else 0,
             )  # fmt: skip
 
     def _send(

@@ -14,10 +14,11 @@ from statistics import median
 import numpy as np
 
 from shared.clock import UnpacedClock
+from shared.models.family import UserUnit
 from thinker.engine.admission import Cost
 from thinker.engine.pipeline import Counts, Pipeline
 from thinker.engine.timings import LOOP, Timings
-from thinker.units import MediaSpec, UserUnit
+from thinker.units import MediaSpec
 
 UNITS = 12  # that one session is run for
 BATCH_UNITS = 5  # that each larger number of sessions is run for
@@ -33,7 +34,7 @@ class Silence:
         self._unit = UserUnit(
             pcm=np.zeros(spec.input_unit_samples, np.float32),
             frames=np.zeros((spec.frames_per_unit, spec.input_height, spec.input_width, 3), np.uint8),
-            texts=("Ready.",), interrupted=False, epoch=0,
+            texts=("Ready.",),
         )  # fmt: skip
 
     def lacking(self) -> bool:

@@ -12,9 +12,10 @@ from av import VideoFrame
 from av.video.reformatter import VideoReformatter
 
 from protocol.media import MediaUnit
+from shared.models.family import AgentMedia
 from thinker.server.errors import PictureError
 from thinker.server.inbox import Inbox
-from thinker.units import AgentUnit, MediaSpec
+from thinker.units import MediaSpec
 
 MIN_SOUND_RATE = 8_000
 MAX_SOUND_RATE = 192_000
@@ -129,11 +130,11 @@ class UserConverter:
             self._inbox.push_audio(self._sound.convert(unit.audio))
 
 
-def code_agent_unit(unit: AgentUnit) -> tuple[bytes, tuple[bytes, ...]]:
+def code_agent_media(media: AgentMedia) -> tuple[bytes, tuple[bytes, ...]]:
     """The agent's sound as little-endian PCM16 and its frames as JPEG."""
-    audio = unit.pcm.astype("<i2").tobytes()
+    audio = media.pcm.astype("<i2").tobytes()
     frames = tuple(
         simplejpeg.encode_jpeg(np.ascontiguousarray(frame), JPEG_QUALITY, "RGB", colorsubsampling="420")
-        for frame in unit.frames
+        for frame in media.frames
     )
     return audio, frames

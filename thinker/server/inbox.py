@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from thinker.units import UserUnit
+from shared.models.family import UserUnit
 
 MAX_BACKLOG_UNITS = 4
 MAX_TEXTS = 32

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 
 from protocol.media import NO_FLAGS, Flags, Kind, MediaUnit
-from thinker.server.convert import UserConverter, code_agent_unit
+from thinker.server.convert import UserConverter, code_agent_media
 from thinker.server.drop_oldest_queue import DropOldestQueue
 from thinker.server.errors import PictureError
 from thinker.units import AgentUnit
@@ -79,7 +79,7 @@ class MediaEncoder:
         expected = 0
         while True:
             unit = await self._units.get()
-            audio, frames = await loop.run_in_executor(self._pool, code_agent_unit, unit)
+            audio, frames = await loop.run_in_executor(self._pool, code_agent_media, unit.media)
             offer(
                 MediaUnit(
                     kind=Kind.AGENT,

@@ -234,19 +234,20 @@ class Session:
         """Words and state go out at once: they are small, and stay whole when a slow client loses media."""
         if unit.epoch < self._machine.epoch or self._machine.state is not State.READY:
             return
-        if unit.speaking != self._speaking:
-            self._speaking = unit.speaking
-            self._send(m.AgentState(state="speaking" if unit.speaking else "listening"))
-        if unit.warning:
-            self._send(m.Warning(code="session", message=unit.warning))
-        for line in unit.refused:
+        decision = unit.decision
+        if decision.speaking != self._speaking:
+            self._speaking = decision.speaking
+            self._send(m.AgentState(state="speaking" if decision.speaking else "listening"))
+        if decision.warning:
+            self._send(m.Warning(code="session", message=decision.warning))
+        for line in decision.refused:
             self._refuse(line, "nothing in it can be spoken, or too much waits to be spoken")
         if self._machine.paused:
             return  # nobody will see or hear the unit: its words are not said either
-        if unit.heard:
-            self._send(m.Heard(request=unit.heard, unit=unit.unit))
-        if unit.text:
-            self._send(m.TextDelta(text=unit.text, unit=unit.unit))
+        if decision.heard:
+            self._send(m.Heard(request=decision.heard, unit=unit.unit))
+        if decision.text:
+            self._send(m.TextDelta(text=decision.text, unit=unit.unit))
         self._agent_pump.put(unit)
 
     def _refuse(self, line: str, why: str) -> None:

@@ -19,7 +19,7 @@ from shared.devices import Device
 from shared.errors import ConfigError
 from shared.media import Media
 from shared.models.cache import KVCache
-from shared.models.family import AgentMedia, Builder, Observation, OnLayer, Role, StepDecision
+from shared.models.family import AgentMedia, Builder, OnLayer, Role, StepDecision, UserUnit
 from shared.models.layout import STEPS_PER_UNIT, KVBlock
 from shared.models.pocket.config import FRAMES_PER_UNIT, PHONE_LEAD, PocketConfig
 from shared.models.pocket.manners import Gesture, Percept
@@ -149,7 +149,7 @@ class PocketFamily:
         )
 
     @torch.inference_mode()
-    def encode(self, states: Sequence[PocketState], users: Sequence[Observation]) -> Tensor:
+    def encode(self, states: Sequence[PocketState], users: Sequence[UserUnit]) -> Tensor:
         """What is seen and heard, as tokens [B, T, C]: one glance, then sound."""
         listener = self.weights.network.listener
         pcm_BN = torch.from_numpy(np.stack([user.pcm for user in users])).to(self.device)
@@ -163,7 +163,7 @@ class PocketFamily:
         self,
         states: Sequence[PocketState],
         units: Sequence[int],
-        users: Sequence[Observation],
+        users: Sequence[UserUnit],
         tokens_BTC: Tensor,
         on_layer: OnLayer | None = None,
     ) -> list[StepDecision]:
@@ -181,7 +181,7 @@ class PocketFamily:
         return [said for said, _, _ in decided]
 
     def _decide(
-        self, state: PocketState, unit: int, user: Observation, percept: Percept
+        self, state: PocketState, unit: int, user: UserUnit, percept: Percept
     ) -> tuple[StepDecision, TextSlots, Gesture]:
         """What one session says, shows and does in a unit."""
         intent = state.manners.respond(percept, seed=state.seed, unit=unit, speaking=state.speech.busy)

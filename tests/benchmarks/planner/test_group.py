@@ -9,10 +9,9 @@ import torch
 from benchmarks.planner.group import Device, Group
 from benchmarks.planner.group import Solved as SimulatedSolved
 from shared.clock import ManualClock, UnitClock
-from shared.models.family import Observation
+from shared.models.family import UserUnit
 from thinker.engine.running_session import Action, Encoded, Pacing, RunningSession, Solved
 from thinker.engine.schedule import next_task
-from thinker.units import UserUnit
 
 STAGES = {
     Action.ENCODE: (0, "encode"),
@@ -59,11 +58,11 @@ def real(
     performer_remembers: bool,
 ) -> RunningSession:
     solved = Solved(unit=0, latents=torch.empty(0))
-    user = Observation(pcm=torch.empty(0).numpy(), frames=torch.empty(0, dtype=torch.uint8).numpy())
+    user = UserUnit(pcm=torch.empty(0).numpy(), frames=torch.empty(0, dtype=torch.uint8).numpy())
     return RunningSession(
         session=1, slot=0, source=Ready(), on_unit=lambda _: None, clock=UnitClock(UNIT_MS / 1e3, clock),
         pacing=Pacing.EAGER, state=None, remembers=not performer_remembers, phase=0, unit=1,
-        encoded=Encoded(user=user, tokens=torch.empty(0), epoch=0, complete_at=0.0) if encoded else None,
+        encoded=Encoded(user=user, tokens=torch.empty(0), complete_at=0.0) if encoded else None,
         solving=0 if solving else None, undecoded=deque([solved] * undecoded),
         unremembered=solved if unremembered else None,
     )  # fmt: skip

@@ -14,12 +14,12 @@ from shared.clock import Clock, ManualClock, UnpacedClock
 from shared.links.base import LinkEnd, LinkShape
 from shared.links.loopback import loopback_pair
 from shared.media import Media
-from shared.models.family import AgentMedia, Observation, StepDecision
+from shared.models.family import AgentMedia, StepDecision, UserUnit
 from shared.models.layout import KVBlock
 from thinker.engine.pipeline import LOOK_EVERY_S, Counts, Pipeline, PipelineOptions
 from thinker.engine.running_session import FIRST_WITHIN_S, LATE_WITHIN_S, RunningSession
 from thinker.engine.timings import Timings
-from thinker.units import AgentUnit, UserUnit
+from thinker.units import AgentUnit
 
 UNIT_S = 0.16
 
@@ -48,12 +48,12 @@ class Counter:
     def init_state(self, memory: None, slot: int, seed: int) -> int:
         return slot
 
-    def encode(self, states: list[int], users: list[Observation]) -> Tensor:
+    def encode(self, states: list[int], users: list[UserUnit]) -> Tensor:
         self.batches.append(("encode", tuple(states)))
         return torch.zeros(len(states), 1)
 
     def state_pass(
-        self, states: list[int], units: list[int], users: list[Observation], tokens: Tensor, on_layer: Any
+        self, states: list[int], units: list[int], users: list[UserUnit], tokens: Tensor, on_layer: Any
     ) -> list[StepDecision]:
         self.batches.append(("state", tuple(states)))
         return [StepDecision(text="", speaking=False, heard=f"unit {unit}") for unit in units]
@@ -138,7 +138,7 @@ def test_ticks_begin_with_the_users_first_unit(link: LinkEnd) -> None:
     taken, emitted = talk(link, lambda unit: 0.21 + unit * UNIT_S - 0.005 * (unit > 0))
     assert 0.21 <= taken[0] <= 0.21 + LOOK_EVERY_S
     assert np.diff(taken) == pytest.approx(5 * [UNIT_S])
-    assert [unit.heard for unit in emitted] == [f"unit {number}" for number in range(6)]
+    assert [unit.decision.heard for unit in emitted] == [f"unit {number}" for number in range(6)]
 
 
 def test_who_sends_nothing_is_talked_to_all_the_same(link: LinkEnd) -> None:

@@ -2,16 +2,17 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from shared.clock import ManualClock, UnitClock
-from shared.models.family import Observation, StepDecision
+from shared.models.family import StepDecision, UserUnit
 from thinker.engine.running_session import Action, Asked, Encoded, Pacing, RunningSession, Solved
 from thinker.engine.schedule import next_task
-from thinker.units import UserUnit
 
 UNIT_S = 0.16
+NOBODY = UserUnit(pcm=np.zeros(0, np.float32), frames=np.zeros(0, np.uint8))
 PHASE_S = UNIT_S / 2
 
 
@@ -51,14 +52,13 @@ class House:
 
 
 def encoded(seat: RunningSession) -> None:
-    nobody: Any = None
-    seat.encoded = Encoded(
-        user=Observation(pcm=nobody, frames=nobody), tokens=torch.empty(0), epoch=0, complete_at=0.0
-    )
+    seat.encoded = Encoded(user=NOBODY, tokens=torch.empty(0), complete_at=0.0)
 
 
 def sent(seat: RunningSession) -> None:
-    seat.asked[seat.unit] = Asked(epoch=0, complete_at=0.0, said=StepDecision(text="", speaking=False))
+    seat.asked[seat.unit] = Asked(
+        user=NOBODY, complete_at=0.0, decision=StepDecision(text="", speaking=False)
+    )
     seat.encoded, seat.solving, seat.unit = None, seat.unit, seat.unit + 1
 
 

@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.media import Kind, MediaUnit
-from thinker.server.convert import PictureConverter, SoundConverter, UserConverter, code_agent_unit
+from shared.models.family import AgentMedia
+from thinker.server.convert import PictureConverter, SoundConverter, UserConverter, code_agent_media
 from thinker.server.errors import PictureError
 from thinker.server.inbox import Inbox
-from thinker.units import AgentUnit, MediaSpec
+from thinker.units import MediaSpec
 
 SPEC = MediaSpec(
     model="test", unit_ms=160, fps=25, frames_per_unit=4, sample_rate=16_000, height=96, width=128,
@@ -178,8 +179,7 @@ def test_the_agents_unit_is_coded() -> None:
     rng = np.random.default_rng(0)
     pcm = rng.integers(-32_768, 32_767, 2_560).astype(np.int16)
     frames = np.stack([np.full((96, 128, 3), shade, np.uint8) for shade in (0, 80, 160, 240)])
-    unit = AgentUnit(unit=3, epoch=1, pcm=pcm, frames=frames, text="", speaking=True)
-    audio, pictures = code_agent_unit(unit)
+    audio, pictures = code_agent_media(AgentMedia(pcm=pcm, frames=frames))
     assert np.array_equal(np.frombuffer(audio, "<i2"), pcm)
     decoded = np.stack([simplejpeg.decode_jpeg(picture, "RGB") for picture in pictures])
     assert decoded.shape == frames.shape

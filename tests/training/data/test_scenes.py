@@ -45,7 +45,7 @@ SENTENCES = {
 
 
 @dataclass(frozen=True)
-class StepDecision:
+class Said:
     """An utterance by hand."""
 
     pcm: Sound
@@ -60,14 +60,14 @@ class SmallBank:
         self.said = []
         for voice, (text, request) in itertools.product(("kal", "awb"), SENTENCES.items()):
             spoken = speak(text, voice)
-            self.said.append(StepDecision(spoken.pcm, request, spoken.phones if voice == "kal" else None))
+            self.said.append(Said(spoken.pcm, request, spoken.phones if voice == "kal" else None))
         self.requests: NDArray[np.int64] = np.array([int(s.request) for s in self.said])
         self.voices: NDArray[np.str_] = np.repeat(np.array(["kal", "awb"]), len(SENTENCES))
 
     def __len__(self) -> int:
         return len(self.said)
 
-    def utterance(self, index: int) -> StepDecision:
+    def utterance(self, index: int) -> Said:
         return self.said[index]
 
 
@@ -80,11 +80,11 @@ def rng(seed: int = 1) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def tone(seconds: float, request: Request = Request.NONE) -> StepDecision:
-    return StepDecision(np.sin(np.arange(round(seconds * RATE)) * 0.3).astype(np.float32) * 0.1, request)
+def tone(seconds: float, request: Request = Request.NONE) -> Said:
+    return Said(np.sin(np.arange(round(seconds * RATE)) * 0.3).astype(np.float32) * 0.1, request)
 
 
-def at(start_s: float, spoken: StepDecision) -> Placed:
+def at(start_s: float, spoken: Said) -> Placed:
     return Placed(spoken=spoken, start=round(start_s * RATE))
 
 
@@ -240,7 +240,7 @@ def test_negatives_are_as_long_as_asked_and_ask_nothing(bank: SmallBank) -> None
         def __init__(self) -> None:
             self.said, self.voices, self.requests = bank.said, bank.voices, bank.requests
 
-        def utterance(self, index: int) -> StepDecision:
+        def utterance(self, index: int) -> Said:
             drawn.append(self.said[index].request)
             return self.said[index]
 
