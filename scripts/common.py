@@ -176,8 +176,8 @@ def handshake_params(
     """What both processes must have in common, and where this one computes."""
     there, back = largest_messages(family, ChunkMode(config.exchange), Rememberer(config.remember))
     shape = LinkShape(
-        slice_bytes=there,
-        latent_bytes=back,
+        to_peer=there,
+        from_peer=back,
         # A batch of all sessions and its remembered units can be under way while the Performer works.
         depth=max(config.link_depth, 2 * config.sessions + 2),
     )

@@ -8,8 +8,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from performer.broadcast import following, leading
-from performer.group import Group, join_store, open_store
+from performer.broadcast import follower_ends, leader_ends
+from performer.group import RankGroup, join_leader_store, open_leader_store
 from performer.loop import Ends, perform
 from scripts.children import end, how_it_ended, start
 from scripts.common import (
@@ -102,19 +102,22 @@ def _serve(
 
 def _lead(args: argparse.Namespace, config: RuntimeConfig, devices: list[str], stop: threading.Event) -> int:
     """The first rank: starts the others, and talks to the Thinker for all of them."""
-    store = open_store()
+    store = open_leader_store()
     followers = _Followers(args, devices, store.port)
     try:
-        group = Group(store, rank=0, ranks=args.ranks, within_s=_group_patience(config), fate=followers.fate)
-        if not group.await_all("here", stop):
+        group = RankGroup(
+            store, rank=0, ranks=args.ranks, timeout_s=_group_timeout_s(config),
+            exit_status=followers.exit_status,
+        )  # fmt: skip
+        if not group.wait_for_all("started", stop):
             return 0
-        group.meet(check_device(devices[0])[0])
-        family = load_model(config, devices[0], Role.PERFORMER, group.share)
-        group.announce(LOADED)
-        if not group.await_all(LOADED, stop):
+        group.connect(check_device(devices[0])[0])
+        family = load_model(config, devices[0], Role.PERFORMER, group.shard)
+        group.reach(LOADED)
+        if not group.wait_for_all(LOADED, stop):
             return 0
         log.info("%d ranks are there", args.ranks)
-        return _serve(args, config, family, stop, lambda link: leading(link, group))
+        return _serve(args, config, family, stop, lambda link: leader_ends(link, group))
     finally:
         followers.end()
 
@@ -123,12 +126,14 @@ def _follow(args: argparse.Namespace) -> int:
     """Another rank. Its leader tells what goes wrong with the group, so this one leaves without a word."""
     begin_process(f"performer rank {args.rank}", debug=args.debug)
     config = load_config(args.config)
-    group = Group(join_store(args.group), rank=args.rank, ranks=args.ranks, within_s=_group_patience(config))
+    group = RankGroup(
+        join_leader_store(args.group), rank=args.rank, ranks=args.ranks, timeout_s=_group_timeout_s(config)
+    )
     try:
-        group.meet(check_device(args.device)[0])
-        family = load_model(config, args.device, Role.PERFORMER, group.share)
-        group.announce(LOADED)
-        ends = following(group, family.latent_bytes)
+        group.connect(check_device(args.device)[0])
+        family = load_model(config, args.device, Role.PERFORMER, group.shard)
+        group.reach(LOADED)
+        ends = follower_ends(group, family.latent_bytes)
         with claim_core(f"performer rank {args.rank}", config.pin):
             perform(family, ends, slots=config.sessions, stopping=lambda: False)
     except GroupError as error:
@@ -136,7 +141,7 @@ def _follow(args: argparse.Namespace) -> int:
     return 0
 
 
-def _group_patience(config: RuntimeConfig) -> float:
+def _group_timeout_s(config: RuntimeConfig) -> float:
     """Half of the Thinker's: when it gives up on a unit, the group has told why already."""
     return config.solve_timeout_s / 2
 
@@ -154,7 +159,7 @@ class _Followers:
             for rank in range(1, args.ranks)
         }  # fmt: skip
 
-    def fate(self) -> str | None:
+    def exit_status(self) -> str | None:
         """Which of them has ended, and how: one that others have left because of comes first."""
         ended = {rank: code for rank, each in self._processes.items() if (code := each.poll()) is not None}
         for rank, code in sorted(ended.items(), key=lambda item: item[1] == 0):

@@ -29,8 +29,8 @@ class PeerHello(msgspec.Struct, frozen=True, kw_only=True, tag="thinker-performe
 
     version: int
     digest: _Word
-    slice_bytes: int
-    latent_bytes: int
+    to_peer: int
+    from_peer: int
     depth: int
     link: _Word
     device: _Device
@@ -59,7 +59,7 @@ def check_same_params(thinker: PeerHello, performer: PeerHello) -> None:
     Raises:
         RendezvousError: the message names the field and both values.
     """
-    for field in ("version", "digest", "slice_bytes", "latent_bytes", "depth"):
+    for field in ("version", "digest", "to_peer", "from_peer", "depth"):
         own, theirs = getattr(thinker, field), getattr(performer, field)
         if own != theirs:
             remedy = "version of this program" if field == "version" else "--config and weights"

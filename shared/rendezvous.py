@@ -287,8 +287,8 @@ def _hello(terms: HandshakeParams) -> PeerHello:
     return PeerHello(
         version=VERSION,
         digest=terms.digest,
-        slice_bytes=terms.shape.slice_bytes,
-        latent_bytes=terms.shape.latent_bytes,
+        to_peer=terms.shape.to_peer,
+        from_peer=terms.shape.from_peer,
         depth=terms.shape.depth,
         link=terms.link,
         device=terms.device,

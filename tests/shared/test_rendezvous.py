@@ -19,7 +19,7 @@ from shared.slices import Kind, SliceHeader
 
 HOST = "127.0.0.1"
 PATIENCE_S = 30.0
-SHAPE = LinkShape(slice_bytes=1000, latent_bytes=500, depth=2)
+SHAPE = LinkShape(to_peer=1000, from_peer=500, depth=2)
 TERMS = HandshakeParams(digest="same", shape=SHAPE)
 
 
@@ -106,11 +106,11 @@ def test_over_gloo_when_one_side_asks_for_it(
             "digest is same at the thinker and other at the performer",
         ),
         (
-            HandshakeParams(digest="same", shape=LinkShape(slice_bytes=1001, latent_bytes=500, depth=2)),
-            "slice_bytes is 1000 at the thinker and 1001 at the performer",
+            HandshakeParams(digest="same", shape=LinkShape(to_peer=1001, from_peer=500, depth=2)),
+            "to_peer is 1000 at the thinker and 1001 at the performer",
         ),
         (
-            HandshakeParams(digest="same", shape=LinkShape(slice_bytes=1000, latent_bytes=500, depth=3)),
+            HandshakeParams(digest="same", shape=LinkShape(to_peer=1000, from_peer=500, depth=3)),
             "depth is 2 at the thinker and 3 at the performer",
         ),
     ],
@@ -193,8 +193,8 @@ def hello_of(link: str) -> PeerHello:
     return PeerHello(
         version=VERSION,
         digest="same",
-        slice_bytes=1000,
-        latent_bytes=500,
+        to_peer=1000,
+        from_peer=500,
         depth=2,
         link=link,
         device="cpu",

@@ -15,7 +15,7 @@ from shared.clock import MonotonicClock
 from shared.devices import claim_core
 from shared.errors import LinkClosed, RuntimeFault
 from shared.links.base import LinkEnd
-from shared.links.waiting import AnyOf, Doorbell
+from shared.links.waiting import AnyOf, WakeEvent
 from shared.memory import rss_mb
 from shared.models.family import Family
 from shared.models.layout import KVBlock
@@ -73,7 +73,7 @@ class ThinkerEngine:
         self._link_kind: str | None = None
         self._options = options
         self._lock = threading.Lock()
-        self._doorbell = Doorbell()
+        self._wake = WakeEvent()
         self._asked: dict[int, _Session] = {}  # sessions that shall run; the model thread follows
         self._seats: dict[int, RunningSession] = {}  # those that do
         self._admission: Admission | None = None
@@ -109,7 +109,7 @@ class ThinkerEngine:
             asked = _Session(session=self._num_sessions, source=inbox, on_unit=on_unit, on_end=on_end)
             self._asked[asked.session] = asked
             self._stays.begin(asked.session)
-        self._doorbell.ring()
+        self._wake.set()
         return asked
 
     def close_session(self, handle: object) -> None:
@@ -117,7 +117,7 @@ class ThinkerEngine:
         with self._lock:
             if isinstance(handle, _Session) and self._asked.pop(handle.session, None) is not None:
                 self._stays.end(handle.session)
-        self._doorbell.ring()
+        self._wake.set()
 
     def wait_s(self, position: int) -> float | None:
         """How long the `position`th of those that wait may have to, if sessions last as lately."""
@@ -127,7 +127,7 @@ class ThinkerEngine:
     def stop(self) -> None:
         """Let `run` return."""
         self._stopping = True
-        self._doorbell.ring()
+        self._wake.set()
 
     def run(self) -> None:
         """The model thread: join the Performer, then serve until `stop` or until the Performer is gone."""
@@ -157,7 +157,7 @@ class ThinkerEngine:
         self.timings.one_host = link.kind in ONE_HOST_LINKS
         pipeline = Pipeline(
             family=self._family, link=link, memory=self._family.allocate(self._options.pipeline.slots),
-            clock=MonotonicClock(), wakeup=AnyOf(link.receiver, self._doorbell),
+            clock=MonotonicClock(), wakeup=AnyOf(link.receiver, self._wake),
             options=self._options.pipeline, timings=self.timings, counts=self.counts,
         )  # fmt: skip
         costs = warm_up(pipeline, self.spec, stopping=lambda: self._stopping)
@@ -169,7 +169,7 @@ class ThinkerEngine:
         self._admission = admission
         log.info("ready for %d sessions", admission.most)
         while not self._stopping:
-            self._doorbell.answer()
+            self._wake.clear()
             self._follow(pipeline)
             load.look(len(self._seats))
             pipeline.step()
