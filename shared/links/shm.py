@@ -238,8 +238,6 @@ def _split(memory: Tensor, first_bytes: int, depth: int) -> tuple[Tensor, Tensor
 
 def _check_same_user(connection: socket.socket) -> None:
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    _, user, _ = _CREDENTIALS.unpack(credentials)
-    if user != os.getuid():
-        raise LinkUnavailable(
-            f"link shm: this process runs as user {os.getuid()}, the other side as user {user}"
-        )
+    _, other, _ = _CREDENTIALS.unpack(credentials)
+    if other != (own := os.getuid()):
+        raise LinkUnavailable(f"link shm: this process runs as user {own}, the other side as user {other}")
