@@ -9,7 +9,7 @@ is too slow.
 import dataclasses
 from collections import deque
 
-from protocol.media import NO_FLAGS, Flags, MediaUnit
+from protocol.media import NO_FLAGS, MediaFlags, MediaUnit
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,7 +67,7 @@ class OutgoingQueue:
             self._waiting.popleft()
             self.lost_units += 1
             self._lost_in_a_row += 1
-            self._mark |= Flags.DISCONTINUITY
+            self._mark |= MediaFlags.DISCONTINUITY
         for index in range(len(self._waiting) - self._limits.waiting_with_frames):
             old = self._waiting[index]
             self.lost_frames += len(old.frames)
@@ -89,7 +89,7 @@ class OutgoingQueue:
             self._in_flight.popleft()
             self._lost_in_a_row = 0
 
-    def clear(self, mark: Flags) -> None:
+    def clear(self, mark: MediaFlags) -> None:
         """What waits is void; the next unit carries `mark` to say why."""
         self._waiting.clear()
         self._mark = mark

@@ -2,7 +2,7 @@
 
 import pytest
 
-from protocol.media import Flags, Kind, MediaUnit
+from protocol.media import MediaFlags, MediaKind, MediaUnit
 from protocol.outgoing import OutgoingLimits, OutgoingQueue
 
 
@@ -12,7 +12,11 @@ def make_queue(*, window: int = 2, patience: int = 4) -> OutgoingQueue:
 
 def unit(number: int) -> MediaUnit:
     return MediaUnit(
-        kind=Kind.AGENT, unit=number, pts_us=number * 160_000, audio=b"ab", frames=(b"1", b"2", b"3", b"4")
+        kind=MediaKind.AGENT,
+        unit=number,
+        pts_us=number * 160_000,
+        audio=b"ab",
+        frames=(b"1", b"2", b"3", b"4"),
     )
 
 
@@ -52,7 +56,7 @@ def test_pictures_go_first_then_whole_oldest_units_and_sound_never_alone() -> No
     queue.ack(3)
     first, second = sent(queue)
     assert (first.unit, first.frames, first.audio) == (5, (), b"ab")
-    assert Flags.DISCONTINUITY in first.flags
+    assert MediaFlags.DISCONTINUITY in first.flags
     assert second == unit(6)
     queue.ack(6)
     assert sent(queue) == [unit(7)]
@@ -83,11 +87,11 @@ def test_an_ack_gives_new_patience() -> None:
 def test_clear_voids_what_waits_and_marks_the_next_unit() -> None:
     queue = make_queue(window=4)
     offer(queue, range(3))
-    queue.clear(Flags.INTERRUPTED)
+    queue.clear(MediaFlags.INTERRUPTED)
     assert queue.pop() is None
     queue.offer(unit(3))
     queue.offer(unit(4))
-    assert [u.flags for u in sent(queue)] == [Flags.INTERRUPTED, Flags(0)]
+    assert [u.flags for u in sent(queue)] == [MediaFlags.INTERRUPTED, MediaFlags(0)]
 
 
 def test_limits_below_one_are_refused_by_name() -> None:

@@ -18,7 +18,7 @@ from websockets.typing import Subprotocol
 
 from protocol import messages as m
 from protocol.media import MediaUnit
-from protocol.session import ClientSession, Send
+from protocol.session import ClientProtocol, Send
 from scripts.common import load_model
 from shared.config import load_config
 from shared.models.family import AgentMedia, Family, StepDecision, UserUnit
@@ -46,7 +46,7 @@ class EchoSession:
 class EchoEngine:
     """Answers each user unit with itself: its sound, its last picture enlarged, its text if it can.
 
-    Whoever types is understood to greet.
+    Whoever types is understood to say hello.
     """
 
     def __init__(self) -> None:
@@ -124,18 +124,18 @@ class Client:
 
     def __init__(self, socket: ClientConnection, hello: m.Hello) -> None:
         self.socket = socket
-        self.session = ClientSession(hello)
+        self.session = ClientProtocol(hello)
         self.acks = True
         self.heard: list[str | bytes] = []
 
     async def say(self, message: m.ClientMessage) -> None:
         await self.socket.send(self.session.send(message))
 
-    async def greet(self) -> None:
-        await self.socket.send(self.session.greet())
+    async def send_hello(self) -> None:
+        await self.socket.send(self.session.hello())
 
     async def start(self) -> m.Ready:
-        await self.greet()
+        await self.send_hello()
         return await self.next(m.Ready)
 
     async def send_unit(self, pcm: np.ndarray | None = None, *frames: bytes) -> None:

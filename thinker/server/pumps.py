@@ -5,7 +5,7 @@ import dataclasses
 from collections.abc import Callable
 from concurrent.futures import Executor
 
-from protocol.media import NO_FLAGS, Flags, Kind, MediaUnit
+from protocol.media import NO_FLAGS, MediaFlags, MediaKind, MediaUnit
 from thinker.server.convert import UserConverter, code_agent_media
 from thinker.server.drop_oldest_queue import DropOldestQueue
 from thinker.server.errors import PictureError
@@ -82,8 +82,8 @@ class MediaEncoder:
             audio, frames = await loop.run_in_executor(self._pool, code_agent_media, unit.media)
             offer(
                 MediaUnit(
-                    kind=Kind.AGENT,
-                    flags=NO_FLAGS if unit.unit <= expected else Flags.DISCONTINUITY,
+                    kind=MediaKind.AGENT,
+                    flags=NO_FLAGS if unit.unit <= expected else MediaFlags.DISCONTINUITY,
                     epoch=unit.epoch,
                     unit=unit.unit,
                     pts_us=unit.unit * self._unit_us,

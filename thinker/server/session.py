@@ -30,7 +30,7 @@ from starlette.websockets import WebSocket
 from protocol import messages as m
 from protocol.errors import CloseCode
 from protocol.media import MediaUnit
-from protocol.session import Close, Event, Send, ServerSession, State
+from protocol.session import Close, Event, Send, ServerProtocol, State
 from thinker.server.admission_queue import AdmissionQueue
 from thinker.server.convert import MAX_SOUND_RATE, MIN_SOUND_RATE, UserConverter
 from thinker.server.errors import PictureError
@@ -82,7 +82,7 @@ class Session:
         self._metrics = metrics
         self._limits = limits
         self._loop = asyncio.get_running_loop()
-        self._machine = ServerSession(token=token)
+        self._machine = ServerProtocol(token=token)
         self._wire = Outbox(
             socket,
             next_media=self._machine.next_media,

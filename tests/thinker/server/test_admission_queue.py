@@ -18,9 +18,9 @@ async def test_clients_wait_their_turn(server: Any) -> None:
     async with await server.connect() as first:
         await first.start()
         second, third = await server.connect(), await server.connect()
-        await second.greet()
+        await second.send_hello()
         assert (await second.next(m.Queued)).position == 1
-        await third.greet()
+        await third.send_hello()
         assert (await third.next(m.Queued)).position == 2
         await second.socket.close()
         assert (await third.next(m.Queued)).position == 1
@@ -33,7 +33,7 @@ async def test_clients_wait_their_turn(server: Any) -> None:
 async def test_who_waits_hears_how_long(server: Any) -> None:
     async with await server.connect() as first, await server.connect() as second:
         await first.start()
-        await second.greet()
+        await second.send_hello()
         assert await second.next(m.Queued) == m.Queued(position=1, eta_s=None)
         for waits_s, told_s in ((60.0, 60), (55.5, None), (53.1, 54), (50.0, None), (40.2, 41), (None, None)):
             server.engine.waits_s = waits_s
@@ -49,11 +49,11 @@ async def test_who_waits_hears_how_long(server: Any) -> None:
 
 
 async def test_clients_that_vanish_together_leave_the_slot_free(server: Any, caplog: Any) -> None:
-    seated, queued = await server.connect(), await server.connect()
-    await seated.start()
-    await queued.greet()
+    running, queued = await server.connect(), await server.connect()
+    await running.start()
+    await queued.send_hello()
     await queued.next(m.Queued)
-    for client in (seated, queued):
+    for client in (running, queued):
         client.socket.transport.abort()
     async with await server.connect() as late:
         await late.start()
@@ -64,7 +64,7 @@ async def test_clients_that_vanish_together_leave_the_slot_free(server: Any, cap
 async def test_media_sent_while_waiting_is_no_fault(server: Any) -> None:
     async with await server.connect() as first, await server.connect() as second:
         first.session.ready = await first.start()
-        await second.greet()
+        await second.send_hello()
         await second.next(m.Queued)
         second.session.ready = first.session.ready
         await second.send_unit()
@@ -75,7 +75,7 @@ async def test_media_sent_while_waiting_is_no_fault(server: Any) -> None:
 async def test_sessions_wait_for_the_engine_to_be_ready(server: Any) -> None:
     server.engine.ready = False
     async with await server.connect() as client:
-        await client.greet()
+        await client.send_hello()
         assert (await client.next(m.Queued)).position == 1
         server.engine.ready = True
         assert await client.next(m.Ready)
@@ -84,14 +84,14 @@ async def test_sessions_wait_for_the_engine_to_be_ready(server: Any) -> None:
 async def test_a_fault_of_the_engine_reaches_those_who_wait_too(server: Any) -> None:
     async with await server.connect() as first, await server.connect() as second:
         await first.start()
-        await second.greet()
+        await second.send_hello()
         await second.next(m.Queued)
         server.engine.fault = "the Performer is gone"
         for client in (first, second):
             assert (await client.next(m.Error)).fatal
             assert await client.closed() == (1011, "the Performer is gone")
         async with await server.connect() as late:
-            await late.greet()
+            await late.send_hello()
             assert (await late.closed())[0] == 1011
 
 
@@ -100,10 +100,10 @@ async def test_a_full_lobby_turns_clients_away(server: Any, monkeypatch: pytest.
     async with contextlib.AsyncExitStack() as stack:
         for position in range(1, 33):
             client = await stack.enter_async_context(await server.connect())
-            await client.greet()
+            await client.send_hello()
             assert (await client.next(m.Queued)).position == position
         late = await stack.enter_async_context(await server.connect())
-        await late.greet()
+        await late.send_hello()
         assert await late.closed() == (1013, "too many clients wait already")
 
 
@@ -125,7 +125,7 @@ async def test_a_token_is_wanted(run_server: Any) -> None:
         ):
             async with await server.connect(hello, query=query) as client:
                 with contextlib.suppress(ConnectionClosed):  # a wrong one in the address is enough
-                    await client.greet()
+                    await client.send_hello()
                 assert await client.closed() == (4001, "the token is missing or wrong")
         for hello, query in ((m.Hello(token="sesame"), ""), (m.Hello(), "?token=sesame")):
             async with await server.connect(hello, query=query) as client:

@@ -138,7 +138,7 @@ async def test_stopping_tells_those_who_wait_too(run_server: Any, caplog: Any) -
         clients = [await server.connect() for _ in range(3)]
         await clients[0].start()
         for client in clients[1:]:
-            await client.greet()
+            await client.send_hello()
             await client.next(m.Queued)
         closed = [asyncio.create_task(client.closed()) for client in clients]
     assert await asyncio.gather(*closed) == [(1001, "the server is shutting down")] * 3

@@ -10,7 +10,7 @@ import simplejpeg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.media import Kind, MediaUnit
+from protocol.media import MediaKind, MediaUnit
 from shared.models.family import AgentMedia
 from thinker.server.convert import PictureConverter, SoundConverter, UserConverter, code_agent_media
 from thinker.server.errors import PictureError
@@ -142,7 +142,7 @@ def test_damaged_pictures_are_pictures_or_picture_errors(data: st.DataObject) ->
 
 
 def user_unit(audio: bytes, *frames: bytes) -> MediaUnit:
-    return MediaUnit(kind=Kind.USER, unit=0, pts_us=0, audio=audio, frames=frames)
+    return MediaUnit(kind=MediaKind.USER, unit=0, pts_us=0, audio=audio, frames=frames)
 
 
 def test_a_unit_goes_whole_into_the_inbox() -> None:

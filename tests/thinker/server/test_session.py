@@ -11,7 +11,7 @@ import simplejpeg
 from websockets.exceptions import ConnectionClosed
 
 from protocol import messages as m
-from protocol.media import Flags, MediaUnit, decode_media
+from protocol.media import MediaFlags, MediaUnit, decode_media
 from protocol.session import Send
 from thinker.server.limits import ClientLimits
 
@@ -152,7 +152,7 @@ async def test_an_interruption_voids_what_was_on_its_way(server: Any) -> None:
         await server.engine.tick(1)
         answer = await client.next(MediaUnit)
         assert answer.epoch == 1
-        assert Flags.INTERRUPTED in answer.flags
+        assert MediaFlags.INTERRUPTED in answer.flags
         assert client.session.stale_units <= 1
         assert server.engine.open[0].taken[-1].interrupted
         await client.say(m.Interrupt())
@@ -199,7 +199,7 @@ async def test_a_pause_stops_media_and_words(server: Any) -> None:
         assert await client.next(m.TextDelta) == m.TextDelta(text="back", unit=1)
         answer = await client.next(MediaUnit)
         assert answer.unit == 1
-        assert Flags.DISCONTINUITY in answer.flags
+        assert MediaFlags.DISCONTINUITY in answer.flags
 
 
 async def test_bye_ends_in_order(server: Any) -> None:
@@ -252,7 +252,7 @@ async def test_a_client_that_comes_back_sees_where_units_are_missing(server: Any
         await client.say(m.Ack(unit=7))
         answers = [await client.next(MediaUnit) for _ in range(3)]
     assert [answer.unit for answer in answers] == [13, 14, 15]
-    assert Flags.DISCONTINUITY in answers[0].flags
+    assert MediaFlags.DISCONTINUITY in answers[0].flags
     assert [bool(answer.frames) for answer in answers] == [False, True, True]
     assert all(answer.audio for answer in answers)
 
@@ -310,7 +310,7 @@ async def test_text_that_is_not_utf8_ends_the_session(server: Any) -> None:
 @pytest.mark.parametrize("rate", [1, 7_999, 384_000])
 async def test_a_rate_that_nothing_has_is_refused(server: Any, rate: int) -> None:
     async with await server.connect(m.Hello(audio_rate=rate)) as client:
-        await client.greet()
+        await client.send_hello()
         code, reason = await client.closed()
     assert code == 1003
     assert f"audio_rate {rate}" in reason
