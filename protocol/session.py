@@ -4,8 +4,8 @@
     Client: HELLO ──hello()──► QUEUED ──ready──► READY ──bye, fault──► CLOSED
 
 `receive` takes one frame's str or bytes and returns events in the order in which they are to be handled:
-a control message or MediaUnit that arrived, `Send` (put this on the wire) or `Close` (end the connection;
-the object is CLOSED by then and returns nothing more).
+a control message or MediaUnit that arrived, `Send` (a text frame), `Lost` (what a slow client won't get) or
+`Close` (end the connection; the state is CLOSED by then and nothing more is returned).
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ from protocol.media import (
     decode_media,
     encode_media,
 )
-from protocol.outgoing import OutgoingLimits, OutgoingQueue
+from protocol.outgoing import Lost, OutgoingLimits, OutgoingQueue
 
 
 class State(enum.Enum):
@@ -37,7 +37,7 @@ class State(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Send:
-    """Put this text frame on the wire."""
+    """Send this text frame."""
 
     data: str
 
@@ -50,7 +50,7 @@ class Close:
     reason: str
 
 
-Event = m.ControlMessage | MediaUnit | Send | Close
+Event = m.ControlMessage | MediaUnit | Send | Close | Lost
 
 
 class _Protocol:
@@ -134,16 +134,17 @@ class ServerProtocol(_Protocol):
         return m.encode_control(message)
 
     def offer(self, unit: MediaUnit) -> list[Event]:
-        """Queue a unit of the agent. Returns a `Close` (1013) when the client has fallen too far behind.
+        """Queue a unit of the agent. Returns what is `Lost`, and a `Close` (1013) when it is too much.
 
         Units older than the epoch are dropped, and so is everything while the session is paused or not ready.
         """
         if self.state is not State.READY or self.paused or unit.epoch < self.epoch:
             return []
-        self.outgoing.offer(unit)
+        lost = self.outgoing.offer(unit)
+        events: list[Event] = [] if lost is None else [lost]
         if self.outgoing.too_slow:
-            return self.close(CloseCode.TRY_AGAIN_LATER, "the connection is too slow for this session")
-        return []
+            events += self.close(CloseCode.TRY_AGAIN_LATER, "the connection is too slow for this session")
+        return events
 
     def next_media(self) -> bytes | None:
         """The next binary frame to send; call until None after `offer` and after every received ack."""
@@ -248,11 +249,11 @@ class ClientProtocol(_Protocol):
                 self.state = State.READY
             case State.READY, m.Interrupted(epoch=epoch):
                 self.epoch = max(self.epoch, epoch)
-            case State.READY, m.TextDelta() | m.Heard() | m.AgentState() | m.Metrics():
+            case State.QUEUED, m.Queued() | m.Warning() | m.Error():
                 pass
-            case State.QUEUED, m.Queued():
-                pass
-            case State.QUEUED | State.READY, m.Warning() | m.Error():
+            case State.READY, m.Queued() | m.Ready():
+                return self._unexpected(message)
+            case State.READY, _ if isinstance(message, m.ServerMessage):
                 pass
             case _:
                 return self._unexpected(message)

@@ -3,7 +3,7 @@
 import pytest
 
 from protocol.media import MediaFlags, MediaKind, MediaUnit
-from protocol.outgoing import OutgoingLimits, OutgoingQueue
+from protocol.outgoing import Lost, OutgoingLimits, OutgoingQueue
 
 
 def make_queue(*, window: int = 2, patience: int = 4) -> OutgoingQueue:
@@ -24,18 +24,18 @@ def sent(queue: OutgoingQueue) -> list[MediaUnit]:
     return list(iter(queue.pop, None))
 
 
-def offer(queue: OutgoingQueue, numbers: range) -> None:
-    for number in numbers:
-        queue.offer(unit(number))
+def offer(queue: OutgoingQueue, numbers: range) -> list[Lost]:
+    """Offer units; returns what that cost."""
+    return [lost for number in numbers if (lost := queue.offer(unit(number))) is not None]
 
 
 def test_a_client_that_keeps_up_gets_every_unit_unchanged() -> None:
     queue = make_queue()
     for number in range(20):
-        queue.offer(unit(number))
+        assert queue.offer(unit(number)) is None
         assert sent(queue) == [unit(number)]
         queue.ack(number)
-    assert queue.lost_units == queue.lost_frames == queue.in_flight == 0
+    assert queue.in_flight == 0
 
 
 def test_unacknowledged_units_close_the_window() -> None:
@@ -50,9 +50,9 @@ def test_unacknowledged_units_close_the_window() -> None:
 
 def test_pictures_go_first_then_whole_oldest_units_and_sound_never_alone() -> None:
     queue = make_queue(window=2)
-    offer(queue, range(5))
+    lost = offer(queue, range(5))
     assert len(sent(queue)) == 2
-    offer(queue, range(5, 8))
+    lost += offer(queue, range(5, 8))
     queue.ack(3)
     first, second = sent(queue)
     assert (first.unit, first.frames, first.audio) == (5, (), b"ab")
@@ -60,7 +60,7 @@ def test_pictures_go_first_then_whole_oldest_units_and_sound_never_alone() -> No
     assert second == unit(6)
     queue.ack(6)
     assert sent(queue) == [unit(7)]
-    assert queue.lost_units == 3
+    assert [(each.units, each.frames) for each in lost] == [(0, 4), (1, 4), (1, 4), (0, 4), (1, 4)]
     assert not queue.too_slow
 
 

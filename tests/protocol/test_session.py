@@ -16,7 +16,7 @@ from protocol.media import (
     encode_media,
 )
 from protocol.messages import encode_control
-from protocol.outgoing import OutgoingLimits
+from protocol.outgoing import Lost, OutgoingLimits
 from protocol.session import ClientProtocol, Close, Event, Send, ServerProtocol, State
 
 READY = m.Ready(
@@ -140,7 +140,8 @@ def test_a_pause_stops_media_both_ways() -> None:
 def test_a_client_far_behind_is_closed_with_try_again_later() -> None:
     server, _ = connected(OutgoingLimits(window=1, patience=2))
     events = [event for number in range(20) for event in server.offer(agent_unit(number))]
-    assert close_of(events).code is CloseCode.TRY_AGAIN_LATER
+    assert events[:-1] == [Lost(units=1, frames=0)] * 2
+    assert close_of(events[-1:]).code is CloseCode.TRY_AGAIN_LATER
     assert server.state is State.CLOSED
 
 

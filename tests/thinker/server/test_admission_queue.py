@@ -9,7 +9,7 @@ from starlette.websockets import WebSocket
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from protocol import messages as m
-from thinker.server.app import build_app
+from thinker.server.access import Access
 from thinker.server.limits import ClientLimits
 from thinker.server.session_manager import SessionManager
 
@@ -37,13 +37,13 @@ async def test_who_waits_hears_how_long(server: Any) -> None:
         assert await second.next(m.Queued) == m.Queued(position=1, eta_s=None)
         for waits_s, told_s in ((60.0, 60), (55.5, None), (53.1, 54), (50.0, None), (40.2, 41), (None, None)):
             server.engine.waits_s = waits_s
-            server.app.state.manager.admission_queue.look()
+            server.app.state.manager.admission_queue.admit()
             if told_s is not None or waits_s is None:  # what differs little is not worth a message
                 assert await second.next(m.Queued) == m.Queued(position=1, eta_s=told_s)
         server.engine.waits_s = 1000.0
         assert (await second.next(m.Queued)).eta_s == 1000
         server.engine.waits_s = 901.0
-        server.app.state.manager.admission_queue.look()
+        server.app.state.manager.admission_queue.admit()
         server.engine.waits_s = 899.5
         assert (await second.next(m.Queued)).eta_s == 900, "not a tenth less, then a tenth"
 
@@ -86,7 +86,7 @@ async def test_a_fault_of_the_engine_reaches_those_who_wait_too(server: Any) -> 
         await first.start()
         await second.send_hello()
         await second.next(m.Queued)
-        server.engine.fault = "the Performer is gone"
+        server.engine.fail("the Performer is gone")
         for client in (first, second):
             assert (await client.next(m.Error)).fatal
             assert await client.closed() == (1011, "the Performer is gone")
@@ -95,10 +95,13 @@ async def test_a_fault_of_the_engine_reaches_those_who_wait_too(server: Any) -> 
             assert (await late.closed())[0] == 1011
 
 
-async def test_a_full_lobby_turns_clients_away(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    server.engine.slots = 0
-    async with contextlib.AsyncExitStack() as stack:
-        for position in range(1, 33):
+async def test_a_full_queue_turns_clients_away(run_server: Any) -> None:
+    async with (
+        run_server(limits=ClientLimits(waiting_sessions=2)) as server,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        server.engine.slots = 0
+        for position in range(1, 3):
             client = await stack.enter_async_context(await server.connect())
             await client.send_hello()
             assert (await client.next(m.Queued)).position == position
@@ -132,25 +135,17 @@ async def test_a_token_is_wanted(run_server: Any) -> None:
                 await client.start()
 
 
-def test_an_empty_token_is_no_token_at_all(engine: Any) -> None:
-    with pytest.raises(ValueError, match="token"):
-        build_app(engine, token="")
-
-
-async def test_connections_have_a_bound(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("thinker.server.session_manager.MAX_CONNECTIONS", 1)
-    async with await server.connect():
+async def test_connections_have_a_bound(run_server: Any) -> None:
+    async with run_server(limits=ClientLimits(connections=1)) as server, await server.connect():
         with pytest.raises(InvalidStatus) as refused:
             await server.connect()
         assert refused.value.response.status_code == 503
 
 
-async def test_connections_count_before_they_are_accepted(
-    engine: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_connections_count_before_they_are_accepted(engine: Any) -> None:
     """Many can come while the first is still being accepted."""
-    monkeypatch.setattr("thinker.server.session_manager.MAX_CONNECTIONS", 1)
-    manager = SessionManager(engine, token=None, limits=ClientLimits())
+    access = Access(token=None, operator_secret=None)
+    manager = SessionManager(engine, access=access, limits=ClientLimits(connections=1))
     accepting, go_on = asyncio.Event(), asyncio.Event()
     sent: list[tuple[str, int | None]] = []
 
