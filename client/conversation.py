@@ -62,6 +62,7 @@ class Conversation:
         self._jpegs: dict[int, tuple[Picture, bytes]] = {}
         self._user_began = self._loop.time()
         self._last_unit: int | None = None
+        self._turn_over = True
         self._wanted = math.inf  # units of the agent that belong to this session
         if options.seconds is not None:
             self._wanted = math.ceil(options.seconds / UNIT_S - 1e-6)
@@ -109,6 +110,7 @@ class Conversation:
             self._source.begin(wanted.input_width, wanted.input_height)
         for text in self._options.texts:
             await self._session.send(m.Text(text=text))
+            self._note("user", text, self._summary.units_sent)
         start = self._user_began = self._loop.time()
         while not self._said_all():
             part, frames = await self._loop.run_in_executor(self._worker, self._next_part)
@@ -166,14 +168,26 @@ class Conversation:
                     await self._session.send(self._take_in(message))
                 case m.TextDelta(text=text, unit=unit):
                     self._player.say(text, unit)
+                    self._note("agent", text, unit)
                 case m.Heard(request=request, unit=unit):
                     self._summary.understood.append({"request": request, "unit": unit})
                     self._on_understood(request)
+                    self._note("user", request, unit)
+                case m.AgentState(state=state):
+                    self._turn_over = self._turn_over or state == "listening"
                 case m.Interrupted():
                     self._player.flush()
                 case m.Bye(reason=reason):
                     log.info("the server ends the session%s", f": {reason}" if reason else "")
         await _until(lambda: self._player.empty, within_s=DRAIN_S)
+
+    def _note(self, who: str, text: str, unit: int) -> None:
+        conversation = self._summary.conversation
+        if who == "agent" and not self._turn_over:
+            conversation[-1]["text"] = f"{conversation[-1]['text']}{text}"
+        else:
+            conversation.append({"who": who, "text": text, "unit": unit})
+        self._turn_over = who == "user"
 
     def _take_in(self, unit: MediaUnit) -> m.Ack:
         if self._summary.first_unit_s is None:

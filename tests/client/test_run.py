@@ -1,4 +1,4 @@
-"""Whole sessions against a small server that speaks through the protocol's own server machine."""
+"""Whole sessions against a small server that speaks through the server's end of the protocol."""
 
 import asyncio
 import contextlib
@@ -61,16 +61,16 @@ class EchoThinker:
     over: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
 
     async def __call__(self, connection: ServerConnection) -> None:
-        machine = ServerProtocol(token=self.token)
+        protocol = ServerProtocol(token=self.token)
         with contextlib.suppress(ConnectionClosed):
             async for data in connection:
-                for event in machine.receive(data):
-                    await self._handle(connection, machine, event)
-                while (media := machine.next_media()) is not None:
+                for event in protocol.receive(data):
+                    await self._handle(connection, protocol, event)
+                while (media := protocol.next_media()) is not None:
                     await connection.send(media)
         self.over.set()
 
-    async def _handle(self, connection: ServerConnection, machine: ServerProtocol, event: object) -> None:
+    async def _handle(self, connection: ServerConnection, protocol: ServerProtocol, event: object) -> None:
         match event:
             case Send(data=text):
                 await connection.send(text)
@@ -78,7 +78,7 @@ class EchoThinker:
                 await connection.close(code, reason)
             case m.Hello():
                 self.hellos.append(event)
-                await connection.send(machine.send(msgspec.structs.replace(READY, unit_ms=self.unit_ms)))
+                await connection.send(protocol.send(msgspec.structs.replace(READY, unit_ms=self.unit_ms)))
             case m.Text(text=text):
                 self.texts.append(text)
             case m.Ack():
@@ -89,9 +89,9 @@ class EchoThinker:
                 self.byes.append(reason)
             case MediaUnit():
                 self.user.append(event)
-                await self._answer(connection, machine, event)
+                await self._answer(connection, protocol, event)
 
-    async def _answer(self, connection: ServerConnection, machine: ServerProtocol, heard: MediaUnit) -> None:
+    async def _answer(self, connection: ServerConnection, protocol: ServerProtocol, heard: MediaUnit) -> None:
         unit = heard.unit
         if unit in self.missing:
             return
@@ -99,23 +99,28 @@ class EchoThinker:
             connection.transport.abort()
             return
         if unit == 2:
-            await connection.send(machine.send(m.Heard(request="count_five", unit=2)))
+            await connection.send(protocol.send(m.Heard(request="count_five", unit=2)))
+        if unit == 4:
+            await connection.send(protocol.send(m.AgentState(state="listening")))
+        if unit in (3, 5):
+            text = "five " if unit == 3 else "six "
+            await connection.send(protocol.send(m.TextDelta(text=text, unit=unit)))
         if unit == 1:
-            await connection.send(machine.send(m.TextDelta(text="hi ", unit=1)))
-            await connection.send(machine.send(m.TextDelta(text="never heard", unit=1000)))
+            await connection.send(protocol.send(m.TextDelta(text="hi ", unit=1)))
+            await connection.send(protocol.send(m.TextDelta(text="never heard", unit=1000)))
         frames = tuple(
             simplejpeg.encode_jpeg(np.full((64, 64, 3), 16 + 8 * ((unit * 4 + index) % 28), np.uint8))
             for index in range(4)
         )
         for number in range(unit * self.per_unit, (unit + 1) * self.per_unit):
             pts_us = number * 160_000
-            machine.offer(
+            protocol.offer(
                 MediaUnit(kind=MediaKind.AGENT, unit=number, pts_us=pts_us, audio=heard.audio, frames=frames)
             )
         if unit == self.ends_after:
-            while (media := machine.next_media()) is not None:
+            while (media := protocol.next_media()) is not None:
                 await connection.send(media)
-            await connection.send(machine.send(m.Bye(reason="enough")))
+            await connection.send(protocol.send(m.Bye(reason="enough")))
             await connection.close()
 
 
@@ -172,10 +177,18 @@ async def test_a_file_talks_and_the_answer_is_recorded(make_media: MakeMedia, tm
     assert thinker.byes == ["client is done"]
     assert (summary.ended, summary.units_sent, summary.units, summary.gaps) == ("done", 12, 12, 0)
     assert summary.record == str(tmp_path / "out.mp4")
-    assert (summary.said, summary.heard) == ("hi never heard", "hi ")
+    assert (summary.said, summary.heard) == ("hi never heardfive six ", "hi ")
     assert "".join(heard) == "hi "
     assert understood == ["count_five"]
     assert summary.understood == [{"request": "count_five", "unit": 2}]
+    assert summary.conversation == [
+        {"who": "user", "text": "hello", "unit": 0},
+        {"who": "user", "text": "and good day", "unit": 0},
+        {"who": "agent", "text": "hi never heard", "unit": 1},
+        {"who": "user", "text": "count_five", "unit": 2},
+        {"who": "agent", "text": "five ", "unit": 3},
+        {"who": "agent", "text": "six ", "unit": 5},
+    ]
     assert summary.first_unit_s is not None
     assert summary.av_skew_ms is not None
     pictures, samples = tracks(tmp_path / "out.mp4")
