@@ -51,7 +51,6 @@ class Player:
         return m.Ack(
             unit=unit.unit,
             played_pts=max(0, self._playout.heard_us or 0),
-            buffered_ms=self._playout.buffered_ms,
             underruns=self._playout.underruns,
         )
 

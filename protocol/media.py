@@ -14,7 +14,6 @@ from protocol.errors import CloseCode, ProtocolFault, fault
 from protocol.messages import VERSION
 
 MAX_MEDIA_BYTES = 4 * 1024 * 1024
-MAX_FRAMES = 255
 
 _header = struct.Struct("<BBHIQQBBB")
 _length = struct.Struct("<I")

@@ -75,11 +75,10 @@ class Resume(Message, frozen=True):
 
 
 class Ack(Message, frozen=True):
-    """The client's truth: last unit received, media time played, what waits to be played, underruns."""
+    """What the client received and played: last unit, media time heard, underruns since the start."""
 
     unit: Count
     played_pts: Count = 0
-    buffered_ms: Millis = 0.0
     underruns: Count = 0
 
 

@@ -195,7 +195,7 @@ class ServerProtocol(_Protocol):
 
 
 class ClientProtocol(_Protocol):
-    """A client's end of one connection. `unit_us` is known once `ready` came."""
+    """A client's end of one connection; `ready` is the server's message, once it came."""
 
     def __init__(self, hello: m.Hello) -> None:
         super().__init__()

@@ -32,7 +32,7 @@ EXAMPLES: list[m.ControlMessage] = [
     m.Interrupt(),
     m.Pause(),
     m.Resume(),
-    m.Ack(unit=7, played_pts=960_000, buffered_ms=180.5, underruns=1),
+    m.Ack(unit=7, played_pts=960_000, underruns=1),
     m.Queued(position=1, eta_s=3.5),
     m.Queued(position=2),
     READY,
@@ -53,9 +53,7 @@ GOLDEN = {
     '{"type":"heard","request":"count_five","unit":8}': m.Heard(request="count_five", unit=8),
     '{"type":"agent.state","state":"listening"}': m.AgentState(state="listening"),
     '{"type":"interrupt"}': m.Interrupt(),
-    '{"type":"ack","unit":2,"played_pts":160000,"buffered_ms":200.0,"underruns":0}': m.Ack(
-        unit=2, played_pts=160_000, buffered_ms=200.0
-    ),
+    '{"type":"ack","unit":2,"played_pts":160000,"underruns":0}': m.Ack(unit=2, played_pts=160_000),
     '{"type":"queued","position":1,"eta_s":null}': m.Queued(position=1),
     '{"type":"error","code":"busy","message":"b","fatal":false}': m.Error(
         code="busy", message="b", fatal=False

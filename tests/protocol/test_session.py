@@ -97,7 +97,7 @@ def test_agent_units_flow_as_far_as_acks_allow() -> None:
     assert frame is not None
     assert client.receive(frame) == [agent_unit(0)]
     assert server.next_media() is None
-    ack = m.Ack(unit=0, played_pts=5, buffered_ms=160.0)
+    ack = m.Ack(unit=0, played_pts=5)
     assert server.receive(client.send(ack)) == [ack]
     assert server.next_media() == encode_media(agent_unit(1))
 

@@ -36,6 +36,7 @@ class ServerMetrics:
         self.lost_units = self._counter("lost_units", "Units of the agent that slow clients lost")
         self.lost_frames = self._counter("lost_frames", "Frames of the agent that slow clients lost")
         self.skipped_user_units = self._counter("skipped_user_units", "User units that came too fast")
+        self.underruns = self._counter("underruns", "Acks of clients that told of new underruns")
         self.bad_pictures = self._counter("bad_pictures", "User pictures that could not be used")
         self.refused_texts = self._counter("refused_texts", "Lines of users that the agent will not answer")
         self.missing_samples = self._counter("missing_samples", "Samples of user sound filled with silence")

@@ -90,6 +90,7 @@ class Session:
         self._client_gone = False
         self._hello = m.Hello()
         self._played_pts = 0
+        self._underruns = 0
         self._speaking = False
         self._warned_at = -math.inf
         self._socket = socket
@@ -244,7 +245,7 @@ class Session:
             case m.Interrupt():
                 self._on_interrupt()
             case m.Ack():
-                self._played_pts = max(self._played_pts, event.played_pts)
+                self._on_ack(event)
 
     def _on_hello(self, hello: m.Hello) -> None:
         if not MIN_SOUND_RATE <= hello.audio_rate <= MAX_SOUND_RATE:
@@ -268,6 +269,12 @@ class Session:
         self._send(m.Interrupted(epoch=epoch, heard_pts=self._played_pts))
         for text in lost:
             self._refuse(text, "you interrupted before the agent had taken it in")
+
+    def _on_ack(self, ack: m.Ack) -> None:
+        self._played_pts = max(self._played_pts, ack.played_pts)
+        if ack.underruns > self._underruns:
+            self._underruns = ack.underruns
+            self._metrics.underruns.inc()
 
     def _refuse(self, text: str, why: str) -> None:
         self._metrics.refused_texts.inc()

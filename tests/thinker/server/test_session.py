@@ -321,6 +321,9 @@ async def test_losses_show_while_the_session_runs(server: Any, value: Any) -> No
         assert value(metrics.missing_samples) == (8 + 3 + 2 - 4) * 2_560
         assert value(metrics.lost_units) == 2
         assert value(metrics.lost_frames) == 4 * 3
+        for underruns in (2, 2, 3, 1):
+            await client.say(m.Ack(unit=0, underruns=underruns))
+        await server.until(lambda: value(metrics.underruns) == 2)
         assert value(metrics.sessions) == 1
 
 
