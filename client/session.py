@@ -23,9 +23,9 @@ from websockets.http11 import Response
 
 from client.errors import ConnectionFailed, Unauthorised, UsageError
 from protocol import messages as m
-from protocol.errors import CloseCode
+from protocol.errors import Close, CloseCode
 from protocol.media import MAX_MEDIA_BYTES, MediaUnit, decode_media
-from protocol.session import ClientProtocol, Close, Send, State
+from protocol.session import ClientProtocol, Send, State
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ import dataclasses
 import enum
 import struct
 
-from protocol.errors import CloseCode, ProtocolFault, fault
+from protocol.errors import Close, CloseCode, fault
 from protocol.messages import VERSION
 
 MAX_MEDIA_BYTES = 4 * 1024 * 1024
@@ -99,7 +99,7 @@ def encode_media(unit: MediaUnit) -> bytes:
     return message
 
 
-def decode_media(message: bytes) -> MediaUnit | ProtocolFault:
+def decode_media(message: bytes) -> MediaUnit | Close:
     """Read one binary message. Never raises: a fault says what is wrong and how to close.
 
     The media itself is not decoded here; PCM16 is only checked to be whole samples.
@@ -112,10 +112,10 @@ def decode_media(message: bytes) -> MediaUnit | ProtocolFault:
     if version != VERSION:
         return fault(CloseCode.VERSION_MISMATCH, f"media version {version}, this end speaks {VERSION}")
     parts = _split(message, count + 1)
-    return parts if isinstance(parts, ProtocolFault) else _assemble(message, parts)
+    return parts if isinstance(parts, Close) else _assemble(message, parts)
 
 
-def _assemble(message: bytes, parts: list[bytes]) -> MediaUnit | ProtocolFault:
+def _assemble(message: bytes, parts: list[bytes]) -> MediaUnit | Close:
     """Header and parts as a unit, where the header's values have a meaning."""
     kind, _, flags, epoch, unit, pts_us, audio_codec, video_codec, _ = _header.unpack_from(message)
     audio, *frames = parts
@@ -137,7 +137,7 @@ def _assemble(message: bytes, parts: list[bytes]) -> MediaUnit | ProtocolFault:
         return fault(CloseCode.INVALID_DATA, f"media header: {error}")
 
 
-def _split(message: bytes, count: int) -> list[bytes] | ProtocolFault:
+def _split(message: bytes, count: int) -> list[bytes] | Close:
     """Cut the length-prefixed parts after the header; every byte must belong to one of them."""
     parts = []
     at = HEADER_BYTES

@@ -8,7 +8,7 @@ from typing import Annotated, get_args
 
 import msgspec
 
-from protocol.errors import CloseCode, ProtocolFault, fault
+from protocol.errors import Close, CloseCode, fault
 
 SUBPROTOCOL = "thinker-performer.v1"
 VERSION = 1
@@ -222,10 +222,10 @@ def encode_control(message: ControlMessage) -> str:
     return _encoder.encode(message).decode()
 
 
-def decode_control(text: str) -> ControlMessage | ProtocolFault | None:
+def decode_control(text: str) -> ControlMessage | Close | None:
     """Read the text of a text frame. Never raises.
 
-    Returns the message; None for a type that this version does not know (to be ignored); a ProtocolFault for
+    Returns the message; None for a type that this version does not know (to be ignored); a Close for
     text that is too long, no JSON object with a "type", or a known type with missing or wrong fields.
     """
     if len(text) > MAX_CONTROL_BYTES:  # characters, a lower bound of its bytes and free to know

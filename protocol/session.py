@@ -13,7 +13,7 @@ import enum
 import hmac
 
 from protocol import messages as m
-from protocol.errors import CloseCode, ProtocolFault, fault
+from protocol.errors import Close, CloseCode, fault
 from protocol.media import (
     AudioEncoding,
     MediaFlags,
@@ -42,14 +42,6 @@ class Send:
     data: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Close:
-    """Close the connection with this code and reason (at most 123 bytes of UTF-8)."""
-
-    code: CloseCode
-    reason: str
-
-
 Event = m.ControlMessage | MediaUnit | Send | Close | Lost
 
 
@@ -68,7 +60,7 @@ class _Protocol:
         match what:
             case None:
                 return []
-            case ProtocolFault():
+            case Close():
                 return self._close(what)
             case MediaUnit():
                 return self._on_media(what)
@@ -88,11 +80,11 @@ class _Protocol:
         """End the session from this side: one `Close`, or nothing when it has ended already."""
         return self._close(fault(code, reason))
 
-    def _close(self, what: ProtocolFault) -> list[Event]:
+    def _close(self, what: Close) -> list[Event]:
         if self.state is State.CLOSED:
             return []
         self.state = State.CLOSED
-        return [Close(what.code, what.reason)]
+        return [what]
 
     def _unexpected(self, message: m.ControlMessage) -> list[Event]:
         name = type(message).__name__

@@ -26,9 +26,9 @@ from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from protocol import messages as m
-from protocol.errors import CloseCode
+from protocol.errors import Close, CloseCode
 from protocol.media import MediaKind, MediaUnit
-from protocol.session import Close, Event, Send, ServerProtocol, State
+from protocol.session import Event, Send, ServerProtocol, State
 from thinker.server import static_files
 
 CHROMIUM = "/usr/bin/chromium"

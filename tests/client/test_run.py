@@ -18,8 +18,9 @@ from client.errors import ConnectionFailed, MediaError, Unauthorised, UsageError
 from client.options import ClientOptions, ClientSummary, check_options
 from client.run import place_in_queue, run_client
 from protocol import messages as m
+from protocol.errors import Close
 from protocol.media import MediaKind, MediaUnit
-from protocol.session import Close, Send, ServerProtocol
+from protocol.session import Send, ServerProtocol
 
 MakeMedia = Callable[..., Path]
 

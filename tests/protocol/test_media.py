@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import CloseCode, ProtocolFault
+from protocol.errors import Close, CloseCode
 from protocol.media import (
     HEADER_BYTES,
     MAX_MEDIA_BYTES,
@@ -68,7 +68,7 @@ def test_sound_alone_and_pictures_alone() -> None:
 
 @pytest.mark.parametrize("cut", range(len(GOLDEN)))
 def test_every_truncation_is_a_fault(cut: int) -> None:
-    assert isinstance(decode_media(GOLDEN[:cut]), ProtocolFault)
+    assert isinstance(decode_media(GOLDEN[:cut]), Close)
 
 
 @pytest.mark.parametrize(
@@ -87,19 +87,19 @@ def test_a_lying_header_is_a_fault(at: int, value: int, code: CloseCode) -> None
     message = bytearray(GOLDEN)
     message[at] = value
     fault = decode_media(bytes(message))
-    assert isinstance(fault, ProtocolFault)
+    assert isinstance(fault, Close)
     assert fault.code is code
 
 
 def test_a_huge_claimed_length_allocates_nothing() -> None:
     fault = decode_media(GOLDEN[:HEADER_BYTES] + struct.pack("<I", 0xFFFFFFFF) + b"abc")
-    assert isinstance(fault, ProtocolFault)
+    assert isinstance(fault, Close)
     assert "4294967295" in fault.reason
 
 
 def test_too_big_both_ways() -> None:
     fault = decode_media(bytes(MAX_MEDIA_BYTES + 1))
-    assert isinstance(fault, ProtocolFault)
+    assert isinstance(fault, Close)
     assert fault.code is CloseCode.TOO_BIG
     with pytest.raises(ValueError, match="unit 0 has"):
         encode_media(MediaUnit(kind=MediaKind.USER, unit=0, pts_us=0, frames=(bytes(MAX_MEDIA_BYTES),)))
@@ -112,7 +112,7 @@ def test_numbers_that_do_not_fit_name_the_unit() -> None:
 
 @given(st.binary(max_size=120))
 def test_any_bytes_end_in_a_value(message: bytes) -> None:
-    assert isinstance(decode_media(message), MediaUnit | ProtocolFault)
+    assert isinstance(decode_media(message), MediaUnit | Close)
 
 
 @given(units, st.data())
@@ -121,6 +121,6 @@ def test_flipped_bits_and_lying_lengths_end_in_a_value(unit: MediaUnit, data: st
     for at in data.draw(st.lists(st.integers(0, len(message) - 1), min_size=1, max_size=8)):
         message[at] ^= 1 << data.draw(st.integers(0, 7))
     result = decode_media(bytes(message[: data.draw(st.integers(0, len(message)))]))
-    assert isinstance(result, MediaUnit | ProtocolFault)
+    assert isinstance(result, MediaUnit | Close)
     if isinstance(result, MediaUnit):
         assert decode_media(encode_media(result)) == result

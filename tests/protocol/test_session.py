@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol import messages as m
-from protocol.errors import CloseCode
+from protocol.errors import Close, CloseCode
 from protocol.media import (
     AudioEncoding,
     MediaFlags,
@@ -17,7 +17,7 @@ from protocol.media import (
 )
 from protocol.messages import encode_control
 from protocol.outgoing import Lost, OutgoingLimits
-from protocol.session import ClientProtocol, Close, Event, Send, ServerProtocol, State
+from protocol.session import ClientProtocol, Event, Send, ServerProtocol, State
 
 READY = m.Ready(
     session_id="s1",

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from protocol.errors import CloseCode
-from protocol.session import Close
+from protocol.errors import Close, CloseCode
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

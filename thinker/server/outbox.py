@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from protocol.session import Close
+from protocol.errors import Close
 from thinker.server.metrics import ServerMetrics
 
 # What a send raises once the connection has ended under it: starlette's own, and uvicorn's RuntimeError.

@@ -29,10 +29,10 @@ from typing import Any
 from starlette.websockets import WebSocket
 
 from protocol import messages as m
-from protocol.errors import CloseCode
+from protocol.errors import Close, CloseCode
 from protocol.media import MediaUnit
 from protocol.outgoing import Lost
-from protocol.session import Close, Event, Send, ServerProtocol, State
+from protocol.session import Event, Send, ServerProtocol, State
 from thinker.server.admission_queue import AdmissionQueue
 from thinker.server.agent_messages import agent_messages, text_refused
 from thinker.server.inbox import Inbox
