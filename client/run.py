@@ -7,13 +7,13 @@ import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from client.conversation import Conversation
 from client.devices import open_devices
 from client.media import FileUser, MediaSource, SilentUser
 from client.options import ClientOptions, ClientSummary
 from client.player import Player
 from client.recorder import check_target
 from client.session import ClientSession, open_session, session_url
+from client.session_loop import SessionLoop
 from protocol import messages as m
 
 log = logging.getLogger(__name__)
@@ -58,11 +58,11 @@ async def run_client(
                 on_heard=on_heard or (lambda _text: None),
             )
             with contextlib.closing(player):
-                conversation = Conversation(
+                session_loop = SessionLoop(
                     options, session, ready, source=source, player=player, worker=worker, began=began,
                     on_understood=on_understood or (lambda _request: None),
                 )  # fmt: skip
-                return await conversation.run(stop)
+                return await session_loop.run(stop)
 
 
 def _open_source(options: ClientOptions) -> MediaSource:

@@ -1,5 +1,7 @@
 """Both ends' state machines, talking to each other and to liars."""
 
+from typing import get_args
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -197,6 +199,31 @@ def test_messages_of_the_wrong_side_are_protocol_errors() -> None:
     server, client = connected()
     assert close_of(server.receive(encode_media(agent_unit(0)))).code is CloseCode.PROTOCOL_ERROR
     assert close_of(client.receive(client.send_unit(b"", ()))).code is CloseCode.PROTOCOL_ERROR
+
+
+def test_a_client_takes_every_message_of_the_server_that_its_state_allows() -> None:
+    messages = [
+        m.TextDelta(text="a", unit=0), m.Heard(request="a", unit=0), m.AgentState(state="speaking"),
+        m.Metrics(stages_ms={}, model_side_ms=0.0, loop_ms=0.0), m.Interrupted(epoch=1, heard_pts=0),
+        m.Warning(code="a", message=""), m.Error(code="a", message="", fatal=False), m.Queued(position=1), READY,
+    ]  # fmt: skip
+    assert {type(message) for message in messages} | {m.Ping, m.Pong, m.Bye} == set(get_args(m.ServerMessage))
+    for allowed, make_client in (
+        ({m.Queued, m.Ready, m.Warning, m.Error}, queued_client),
+        ({type(message) for message in messages} - {m.Queued, m.Ready}, lambda: connected()[1]),
+    ):
+        for message in messages:
+            events = make_client().receive(encode_control(message))
+            if type(message) in allowed:
+                assert events == [message]
+            else:
+                assert close_of(events).code is CloseCode.PROTOCOL_ERROR
+
+
+def queued_client() -> ClientProtocol:
+    client = ClientProtocol(m.Hello())
+    client.hello()
+    return client
 
 
 def test_codecs_that_were_not_negotiated_are_refused() -> None:

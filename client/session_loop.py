@@ -33,7 +33,7 @@ LAST_ANSWER_S = 1.0  # what is said last is waited for, at most this long
 DRAIN_S = 1.0
 
 
-class Conversation:
+class SessionLoop:
     """A session from `ready` to its end."""
 
     def __init__(
