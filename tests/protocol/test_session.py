@@ -205,7 +205,8 @@ def test_a_client_takes_every_message_of_the_server_that_its_state_allows() -> N
     messages = [
         m.TextDelta(text="a", unit=0), m.Heard(request="a", unit=0), m.AgentState(state="speaking"),
         m.Metrics(stages_ms={}, model_side_ms=0.0, loop_ms=0.0), m.Interrupted(epoch=1, heard_pts=0),
-        m.Warning(code="a", message=""), m.Error(code="a", message="", fatal=False), m.Queued(position=1), READY,
+        m.Warning(code="a", message=""), m.Error(code="a", message="", fatal=False),
+        m.Queued(position=1), READY,
     ]  # fmt: skip
     assert {type(message) for message in messages} | {m.Ping, m.Pong, m.Bye} == set(get_args(m.ServerMessage))
     for allowed, make_client in (
