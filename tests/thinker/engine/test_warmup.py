@@ -10,7 +10,7 @@ import pytest
 
 from performer.loop import perform
 from scripts.common import handshake_params
-from shared.clock import MonotonicClock
+from shared.clock import Clock, MonotonicClock
 from shared.config import load_config
 from shared.links.base import LinkEnd
 from shared.links.loopback import loopback_pair
@@ -96,8 +96,8 @@ def test_a_burst_of_something_else_does_not_count(
     class Disturbed(Timings):
         """Of all units, each third takes an hour longer."""
 
-        def __init__(self, *, one_host: bool) -> None:
-            super().__init__(one_host=one_host)
+        def __init__(self, clock: Clock, *, one_host: bool) -> None:
+            super().__init__(clock, one_host=one_host)
             self.thinker_busy_s = 3600.0 if next(numbers) % 3 == 0 else 0.0
 
     monkeypatch.setattr("thinker.engine.warmup.Timings", Disturbed)
