@@ -126,7 +126,7 @@ def _unit_costs(
     """Seconds between one unit and the next of a session that begins at unit `first`."""
     options, talkers = pipeline_options(config), [Talker(family)]
     with seated(family, performer.link, UnpacedClock(), options, talkers) as pipeline:
-        pipeline.seats[0].unit = first
+        pipeline.sessions[0].unit = first
         moments: list[float] = []
         while len(moments) <= units:
             pipeline.step()

@@ -11,8 +11,8 @@ from benchmarks.harness import Talker, seated
 from shared.clock import MonotonicClock
 from shared.links.base import LinkEnd
 from shared.models.family import Family
-from thinker.engine.pipeline import Counts, PipelineOptions
-from thinker.engine.timings import Timings
+from thinker.engine.pipeline import PipelineOptions
+from thinker.engine.timings import Counts, Timings
 
 ARRIVE_WITHIN_S = 0.48  # random moments of the first three units
 JUDGED_AFTER_S = 4.0  # whether sessions are hopelessly late
@@ -46,7 +46,7 @@ def hold_in_real_time(
         warm_until = now + 2 * ARRIVE_WITHIN_S
         while time.monotonic() < warm_until:
             pipeline.step()
-        timings, counts = Timings(one_host=True), Counts()
+        timings, counts = Timings(pipeline.clock, one_host=True), Counts()
         pipeline.timings, pipeline.counts = timings, counts
         began = time.monotonic()
         while (lasted := time.monotonic() - began) < seconds:

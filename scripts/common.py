@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from shared.chunking import ChunkMode, Rememberer, largest_messages
+from shared.chunking import ChunkMode, largest_slice_bytes
 from shared.config import DEFAULT, RuntimeConfig, shipped_configs
 from shared.devices import check_device, open_device, settle_threads
 from shared.errors import ConfigError
@@ -156,8 +156,6 @@ def check_choices(config: RuntimeConfig, link: str, *devices: str, ranks: int = 
         LinkUnavailable, DeviceError: not on this machine.
     """
     _builder(config, ranks)
-    if ranks > 1 and config.remember == "performer":
-        raise ConfigError(f"config {config.name}: remember={config.remember!r} is not for several ranks")
     for device in devices:
         check_device(device)
         check_link(link, device)
@@ -174,10 +172,9 @@ def handshake_params(
     family: Family[Any, Any], config: RuntimeConfig, link: str, device: str = "cpu"
 ) -> HandshakeParams:
     """What both processes must have in common, and where this one computes."""
-    there, back = largest_messages(family, ChunkMode(config.exchange), Rememberer(config.remember))
     shape = LinkShape(
-        slice_bytes=there,
-        latent_bytes=back,
+        slice_bytes=largest_slice_bytes(family, ChunkMode(config.chunk_mode)),
+        latent_bytes=family.latent_bytes,
         # A batch of all sessions and its remembered units can be under way while the Performer works.
         depth=max(config.link_depth, 2 * config.sessions + 2),
     )

@@ -91,7 +91,6 @@ def _serve(
             ends_of(link),
             slots=config.sessions,
             stopping=stop.is_set,
-            remembers=config.remember == "performer",
             checked=args.debug,
         )
     if stop.is_set():

@@ -37,7 +37,7 @@ PATIENCE_S = 20.0  # of a test for the server; generous, since the machine may b
 
 @dataclasses.dataclass(kw_only=True, eq=False)
 class EchoSession:
-    session: int
+    number: int
     inbox: UserSource
     on_unit: Callable[[AgentUnit], None]
     on_end: Callable[[str], None]
@@ -69,7 +69,7 @@ class EchoEngine:
         if len(self.open) >= self.slots:
             return None
         self.opened += 1
-        session = EchoSession(session=self.opened, inbox=inbox, on_unit=on_unit, on_end=on_end)
+        session = EchoSession(number=self.opened, inbox=inbox, on_unit=on_unit, on_end=on_end)
         self.open.append(session)
         return session
 

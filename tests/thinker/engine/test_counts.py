@@ -14,8 +14,9 @@ from shared.config import load_config
 from shared.links.base import LinkEnd
 from shared.links.loopback import loopback_pair
 from shared.models.family import Family
-from thinker.engine.pipeline import Counts, Pipeline, PipelineOptions
-from thinker.engine.timings import Timings
+from thinker.engine.pipeline import Pipeline, PipelineOptions
+from thinker.engine.running_session import RunningSession
+from thinker.engine.timings import Counts, Timings
 from thinker.engine.warmup import Silence
 from thinker.units import MediaSpec
 
@@ -68,14 +69,18 @@ def run(tiny_family: Family[Any, Any]) -> Iterator[Run]:
     def run(solve_s: Mapping[int, float], *, sessions: int = 1, units: int = 12) -> Counts:
         clock = ManualClock()
         family: Any = Slow(tiny_family, clock, solve_s)
-        performer = Performer(family, theirs, slots=SLOTS, remembers=False, checked=False)
+        performer = Performer(family, theirs, slots=SLOTS, checked=False)
         pipeline = Pipeline(
             family=family, link=ours, memory=family.allocate(SLOTS), clock=clock,
             wakeup=OneThread(performer, theirs, ours), options=PipelineOptions(slots=SLOTS),
-            timings=Timings(one_host=True), counts=Counts(),
+            timings=Timings(clock, one_host=True), counts=Counts(),
         )  # fmt: skip
         for number in range(1, sessions + 1):
-            pipeline.open(session=number, seed=0, source=Silence(spec), on_unit=lambda _: None)
+            pipeline.open(
+                RunningSession(
+                    number=number, source=Silence(spec), on_unit=lambda _: None, clock=pipeline.unit_clock()
+                )
+            )
         while pipeline.counts.emitted < units * sessions:
             pipeline.step()
         return pipeline.counts
