@@ -102,7 +102,13 @@ class Family(Protocol[MemoryT, StateT]):
         """The keys and values of so many sessions at a time; all of their memory is allocated here."""
 
     def init_state(self, memory: MemoryT, slot: int, seed: int) -> StateT:
-        """Begin a session in a slot of the memory; whoever was there is forgotten."""
+        """Begin a session in a free slot of the memory: a new one, or one whose session was ended."""
+
+    def end_state(self, state: StateT) -> None:
+        """Forget a session: zero its keys, values and whatever else of it lies in the memory of all.
+
+        Its slot is free then, and the state must not be used any more.
+        """
 
     def encode(self, states: Sequence[StateT], users: Sequence[UserUnit]) -> Tensor:
         """Thinker: each user's unit as tokens [B, T, C]."""

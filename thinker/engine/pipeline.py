@@ -112,6 +112,7 @@ class Pipeline:
     def close(self, seat: RunningSession) -> None:
         """End a session; its slot is free at once."""
         self.seats.remove(seat)
+        self.family.end_state(seat.state)
         self._sender.end(seat)
 
     def step(self) -> None:

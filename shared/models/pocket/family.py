@@ -135,7 +135,6 @@ class PocketFamily:
 
     def init_state(self, memory: Passes, slot: int, seed: int) -> Any:
         """Begin a session in a slot: a `PocketState`, for a Performer's weights a `Replica`."""
-        memory.cache.clear(slot)
         weights = self.weights
         if not hasattr(weights, "audio"):
             return Replica(seed, memory, slot)
@@ -147,6 +146,11 @@ class PocketFamily:
             sound=weights.audio.decoder.init_state(1),
             picture=weights.video.init_state(1),
         )
+
+    @staticmethod
+    def end_state(state: Replica) -> None:
+        """Zero the session's slot."""
+        state.cache.clear(state.slot)
 
     @torch.inference_mode()
     def encode(self, states: Sequence[PocketState], users: Sequence[UserUnit]) -> Tensor:

@@ -235,6 +235,43 @@ def hand_over(
     performer.import_kv(there, block, unit, message)
 
 
+@pytest.mark.parametrize("role", [Role.THINKER, Role.PERFORMER], ids=lambda role: role.value)
+def test_nothing_of_a_session_is_left_in_its_slot_and_the_next_is_as_in_a_new_one(role: Role) -> None:
+    config = from_table(PocketConfig, TINY, "model")
+    family = PocketFamily.build(config, weights=None, device=CPU, role=role)
+    memory, fresh = family.allocate(3), family.allocate(3)
+    ended, neighbour = (family.init_state(memory, slot, slot) for slot in (1, 2))
+    for state in (ended, neighbour):
+        live_through(family, state, 6, seed=state.slot)
+    kept = memory.cache.kv_L2SNKD[:, :, 2].clone()
+    assert kept.any()
+    assert memory.cache.kv_L2SNKD[:, :, 1].any()
+    family.end_state(ended)
+    assert not memory.cache.kv_L2SNKD[:, :, :2].view(torch.uint8).any()
+    assert torch.equal(memory.cache.hidden_SN[:2], fresh.cache.hidden_SN[:2])
+    assert torch.equal(memory.cache.kv_L2SNKD[:, :, 2], kept)
+    made = [live_through(family, family.init_state(m, 1, 5), 4, seed=9) for m in (memory, fresh)]
+    assert all(torch.equal(a, b) for a, b in zip(*made, strict=True))
+    assert torch.equal(memory.cache.kv_L2SNKD[:, :, 1], fresh.cache.kv_L2SNKD[:, :, 1])
+
+
+def live_through(family: PocketFamily, state: Replica, units: int, seed: int) -> list[torch.Tensor]:
+    """What a role makes of units: a Thinker keys and values, a Performer latents of some that it is given."""
+    made = []
+    generator = torch.Generator().manual_seed(seed)
+    for unit, user in enumerate(users(units, {1: "hello"}, seed)):
+        if isinstance(state, PocketState):
+            family.state_pass([state], [unit], [user], family.encode([state], [user]))
+            family.commit([state], [unit], [torch.randn(family.config.latent_numbers, generator=generator)])
+            made.append(state.cache.kv_L2SNKD[:, :, state.slot].clone())
+        else:
+            for block in KVBlock:
+                given = torch.randn(family.slice_bytes(block) // 4, generator=generator)
+                family.import_kv(state, block, unit, given.view(torch.uint8))
+            made += family.solve([state], [unit])
+    return made
+
+
 def test_sessions_of_one_family_do_not_touch_each_other(tiny_family: BuildFamily) -> None:
     family = tiny_family()
     here, there = users(8, {1: "hello"}), users(8, {2: "good bye"}, seed=3)

@@ -48,6 +48,9 @@ class Counter:
     def init_state(self, memory: None, slot: int, seed: int) -> int:
         return slot
 
+    def end_state(self, state: int) -> None:
+        pass
+
     def encode(self, states: list[int], users: list[UserUnit]) -> Tensor:
         self.batches.append(("encode", tuple(states)))
         return torch.zeros(len(states), 1)
