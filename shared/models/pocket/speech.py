@@ -66,10 +66,12 @@ class TextSlots:
 class Speech:
     """The pointer of one session: phones to come, with the word that each begins, and the one that sounds.
 
-    Lines are spelled piece by piece, when the phones before them run out: a long one must not cost one unit.
+    Lines are cut and spelled piece by piece, when the phones before them run out: whatever is typed, a unit
+    costs no more than `PIECE` characters.
     """
 
     lines: deque[str] = field(default_factory=deque)
+    characters: int = 0  # of all `lines`
     waiting: deque[tuple[int, str]] = field(default_factory=deque)
     recent: deque[int] = field(default_factory=lambda: deque([SILENCE] * NEIGHBOURS, NEIGHBOURS))
     sounding: int = SILENCE
@@ -82,15 +84,27 @@ class Speech:
 
     def say(self, text: str) -> bool:
         """Queue a line; False when there is nothing in it to say or too much waits already."""
-        pieces = [piece for piece in textwrap.wrap(text, PIECE) if SPEAKABLE.search(piece)]
-        if not pieces or sum(map(len, self.lines)) + len(text) > MAX_WAITING_CHARACTERS:
+        if self.characters + len(text) > MAX_WAITING_CHARACTERS or not SPEAKABLE.search(text):
             return False
-        self.lines.extend(pieces)
+        self.lines.append(" ".join(text.split()))
+        self.characters += len(self.lines[-1])
         return True
+
+    def _next_piece(self) -> str:
+        """Take the words of the first line that fit in a piece, and what behind them can't be spoken."""
+        line = self.lines.popleft()
+        piece = textwrap.wrap(line[: 2 * PIECE], PIECE)[0]
+        rest = line[len(piece) :].lstrip()
+        if SPEAKABLE.search(rest):
+            self.lines.appendleft(rest)
+        else:
+            rest = ""
+        self.characters -= len(line) - len(rest)
+        return piece
 
     def _spell_next_piece(self) -> None:
         silent = not (self.waiting or self.frames_left)
-        for word in spell(self.lines.popleft()):
+        for word in spell(self._next_piece()):
             begins = next(i for i, phone in enumerate(word.phones) if phone != PHONES[SILENCE])
             # Whoever is silent needs no pause before the first sound: it would make every answer late.
             phones = word.phones[begins:] if silent else word.phones
@@ -101,6 +115,7 @@ class Speech:
     def hush(self) -> None:
         """Stop: nothing that waits is said, and the phone that sounds ends now."""
         self.lines.clear()
+        self.characters = 0
         self.waiting.clear()
         self.frames_left = 0
         self.sounding = SILENCE

@@ -1,4 +1,7 @@
 import itertools
+import sys
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -16,7 +19,7 @@ from shared.models.pocket.speech import (
     Speech,
     TextSlots,
 )
-from shared.models.pocket.spelling import spell
+from shared.models.pocket.spelling import load_dictionary, spell
 
 
 class SteadyTimer(PhoneTimer):
@@ -158,8 +161,64 @@ def test_too_much_at_once_is_refused_and_taken_later() -> None:
         lines += 1
         assert lines < 1000
     assert MAX_WAITING_CHARACTERS - 100 < sum(map(len, speech.lines)) <= MAX_WAITING_CHARACTERS
+    assert speech.characters == sum(map(len, speech.lines))
     speech.hush()
     assert speech.say("now there is room")
+    speak(speech)
+    assert speech.characters == 0, "what was said takes no room"
+
+
+def calls_of(work: Callable[[], object]) -> int:
+    """How many functions are called for some work."""
+    calls = 0
+
+    def count(_: Any, event: str, __: Any) -> None:
+        nonlocal calls
+        calls += event in {"call", "c_call"}
+
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+LONG = {
+    "number": "9" * 4000,
+    "numbers": "9 " * 2000,
+    "unknown words": "xqzvy " * 660,
+    "capitals": "WX" * 2000,
+    "hyphens": "a-" * 2000,
+    "one letter": 3999 * " " + "a",
+    "nothing to say": "🙂" * 4000,
+    "dashes": "-" * 4000,
+}
+
+
+@pytest.mark.parametrize("text", LONG.values(), ids=LONG)
+def test_a_line_is_taken_or_refused_without_looking_into_it(text: str) -> None:
+    """And a unit then costs what a piece of it does, however long the line is."""
+    load_dictionary()
+    speech, full = Speech(), Speech()
+    while full.say("a line to fill the queue with"):
+        pass
+    for each in (speech, full):
+        assert calls_of(lambda each=each: each.say(text)) < 10
+    if speech.busy:
+        piece = Speech()
+        piece.say(text.strip()[:PIECE])
+        of_piece = calls_of(lambda: piece.advance(STEADY, generator()))
+        assert calls_of(lambda: speech.advance(STEADY, generator())) < 1.2 * of_piece + 50
+        assert len(speech.waiting) <= 10 * PIECE
+
+
+def test_lines_without_end_are_refused_at_once() -> None:
+    speech = Speech()
+    for _ in range(200):
+        speech.say("W" * 4000)
+    assert speech.characters <= MAX_WAITING_CHARACTERS
+    assert calls_of(lambda: [speech.say("9" * 4000) for _ in range(32)]) < 200
 
 
 def test_a_long_line_is_spelled_piece_by_piece_and_said_whole() -> None:
