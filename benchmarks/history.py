@@ -73,7 +73,7 @@ def histories(config: RuntimeConfig) -> dict[str, RuntimeConfig]:
     found = {OWN: config}
     for history, span in SPANS.items():
         spans = dict.fromkeys(("picture", "sound", "text"), span)
-        model = config.model | {"history": history, "spans": spans}
+        model = config.model | {"spans": spans}
         found[f"{history}, {span} units"] = dataclasses.replace(config, weights="", model=model)
     return found
 

@@ -50,7 +50,7 @@ class KVCache:
         dtype: torch.dtype,
         device: torch.device | str,
     ) -> None:
-        self.layout, self.slots, self._config = layout, slots, config
+        self.layout, self.slots = layout, slots
         self._all_heads, self._own_heads = config.kv_heads, share.of(config.kv_heads)
         self.grouped = config.heads != config.kv_heads
         # Token-major: a token's numbers lie together, so that writing and packing move few long pieces.
@@ -77,10 +77,6 @@ class KVCache:
     def slice_numbers(layout: Layout, config: TransformerConfig, block: KVBlock) -> int:
         """Numbers in the KV slice of a block, which has the heads of all ranks."""
         return 2 * config.layers * config.kv_heads * config.head_dim * layout.tokens(block)
-
-    def slice_elements(self, block: KVBlock) -> int:
-        """The same of this cache."""
-        return self.slice_numbers(self.layout, self._config, block)
 
     def writing(
         self, block: KVBlock, slots: Sequence[int], units: Sequence[int], tower: Tower = Tower.SPEAKING

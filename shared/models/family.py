@@ -51,15 +51,13 @@ class StepDecision:
     """What a state pass decided: words that begin in this unit, whether anything sounds, lines refused.
 
     `text` ends with a space where it is not empty, so that the texts of all units joined are what was said.
-    `heard` names what the user was understood to ask for in this unit, if anything. `warning` is something
-    that the user should know of the session.
+    `heard` names what the user was understood to ask for in this unit, if anything.
     """
 
     text: str
     speaking: bool
     refused: tuple[str, ...] = ()
     heard: str = ""
-    warning: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -58,7 +58,6 @@ class EchoEngine:
         self.open: list[EchoSession] = []
         self.opened = 0
         self.paints: np.ndarray | None = None  # shown instead of the user
-        self.warns = ""
         self._lock = threading.Lock()
 
     def open_session(
@@ -111,7 +110,6 @@ class EchoEngine:
                             speaking=bool(texts),
                             refused=tuple(text for text in user.texts if text not in texts),
                             heard="hello" if texts else "",
-                            warning=self.warns,
                         ),
                         media=AgentMedia(pcm=(user.pcm * 32_768).astype(np.int16), frames=frames),
                     )

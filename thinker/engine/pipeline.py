@@ -231,8 +231,6 @@ class Pipeline:
         sent_ns, seconds = self._sender.after(KVBlock.STATE, seats, units)
         self.timings.packed(seconds)
         for seat, each, decision in zip(seats, encoded, decisions, strict=True):
-            if decision.warning:
-                log.warning("session %d: %s", seat.session, decision.warning)
             seat.asked[seat.unit] = Asked(user=each.user, complete_at=each.complete_at, decision=decision)
             seat.sent_ns = sent_ns
             seat.solving, seat.encoded = seat.unit, None

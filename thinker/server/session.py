@@ -238,8 +238,6 @@ class Session:
         if decision.speaking != self._speaking:
             self._speaking = decision.speaking
             self._send(m.AgentState(state="speaking" if decision.speaking else "listening"))
-        if decision.warning:
-            self._send(m.Warning(code="session", message=decision.warning))
         for line in decision.refused:
             self._refuse(line, "nothing in it can be spoken, or too much waits to be spoken")
         if self._machine.paused:

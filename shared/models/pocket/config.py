@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from shared.checkpoint import BEARS_ON_WEIGHTS
 from shared.models.audio_codec import AudioCodecConfig
 from shared.models.layout import STEPS_PER_UNIT, KVBlock, Layout, Stream, Tower
 from shared.models.transformer import TransformerConfig
@@ -64,21 +63,9 @@ class SensesConfig:
                 raise ValueError(f"senses: {name}={size} is not a multiple of {cell}")
 
 
-class History(enum.Enum):
-    """How the spans are meant. Whatever it is, memory and the time of a unit are bounded from the start.
-
-    TIERED: each class of tokens has its own, long memory at small cost. WINDOW: all have the same. FULL:
-    likewise, and no session is expected to get that long; one that does is told, and goes on with a window.
-    """
-
-    TIERED = "tiered"
-    WINDOW = "window"
-    FULL = "full"
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SpanConfig:
-    """How many units of history each class keeps."""
+    """How many units of history each class keeps; the same number for all makes it a plain window."""
 
     picture: int = 12
     sound: int = 24
@@ -97,8 +84,6 @@ class PocketConfig:
     video: VideoCodecConfig = field(default_factory=VideoCodecConfig)
     senses: SensesConfig = field(default_factory=SensesConfig)
     spans: SpanConfig = field(default_factory=SpanConfig)
-    # Weights fit the spans, whatever they are called.
-    history: History = field(default=History.TIERED, metadata={BEARS_ON_WEIGHTS: False})
     solver_steps: int = 4
 
     def __post_init__(self) -> None:
@@ -109,15 +94,6 @@ class PocketConfig:
                 f"{self.audio.sample_rate} Hz"
             )
         self.listening()
-        spans = dataclasses.asdict(self.spans)
-        if self.history is not History.TIERED and len(set(spans.values())) > 1:
-            each = ", ".join(f"{name}={span}" for name, span in spans.items())
-            raise ValueError(f"history={self.history.value!r} needs one span for all, not {each}")
-
-    @property
-    def full_after(self) -> int | None:
-        """Units after which a history that should be complete begins to forget."""
-        return self.spans.text if self.history is History.FULL else None
 
     def listening(self) -> TransformerConfig:
         """Sizes of the tower that listens; raises ValueError where its heads don't share out."""

@@ -33,7 +33,6 @@ from shared.models.solver import unit_noise
 from shared.models.tensor_parallel import WHOLE, ShardSpec, part_of
 from shared.tables import from_table
 
-FORGETS = "what was more than {minutes:.3g} minutes ago is forgotten from now on: the history is full"
 REST_UNITS = 3  # in which a session begins: a face is seen at rest before it speaks
 UNIT_S = 0.16
 AT_REST = TextSlots(phones=(SILENCE,) * STEPS_PER_UNIT, words=())
@@ -203,7 +202,6 @@ class PocketFamily:
             speaking=slots.speaking,
             refused=refused,
             heard=intent.heard.name.lower() if intent.heard else "",
-            warning=FORGETS.format(minutes=unit * UNIT_S / 60) if unit == self.config.full_after else "",
         )
         return said, slots, intent.gesture
 

@@ -14,7 +14,7 @@ from shared.errors import CheckpointError, ConfigError
 from shared.models.cache import KVCache
 from shared.models.family import Role, UserUnit, model_builder
 from shared.models.layout import KVBlock, Tower
-from shared.models.pocket.config import History, PocketConfig
+from shared.models.pocket.config import PocketConfig
 from shared.models.pocket.family import PocketFamily
 from shared.models.pocket.replies import Request
 from shared.models.pocket.spelling import spell
@@ -397,9 +397,7 @@ def test_an_unknown_family_is_named() -> None:
         ({"senses": {"width": 100}}, "width=100 is not a multiple"),
         ({"senses": {"sample_rate": 8000}}, "hop=160 is not 10 ms at sample_rate=8000"),
         ({"senses": {"window": 80}}, "window=80 is shorter than hop=160"),
-        ({"history": "full"}, "model: history='full' needs one span for all, not picture=12, sound=24"),
-        ({"history": "window"}, "history='window' needs one span for all"),
-        ({"history": "endless"}, "model.history='endless': Invalid enum value"),
+        ({"history": "full"}, "model.history is not a setting"),
     ],
 )
 def test_a_wrong_setting_is_a_config_error_in_one_line(table: dict[str, object], message: str) -> None:
@@ -419,28 +417,3 @@ def test_a_hushed_unit_fades_and_is_silent_while_the_slots_ran_ahead(tiny_family
     assert np.abs(hushed[:80]).max() > 0
     assert not hushed[159:1280].any()
     assert np.abs(hushed[1280:]).max() > 0  # random weights are never silent by themselves
-
-
-@pytest.mark.parametrize("history", ["full", "window"])
-def test_a_history_of_one_span_sees_no_more_than_was_and_forgets_in_silence_but_for_a_warning(
-    tiny_family: BuildFamily, history: str
-) -> None:
-    """Beyond its span a full history is a window; memory stays where and as large as it is."""
-    spans = {"picture": 6, "sound": 6, "text": 6}
-    family = tiny_family(spans=spans, history=history)
-    replies = list(reply_to(family, 7, users(20, {1: "hello"})))
-    warned = [unit for unit, reply in enumerate(replies) if reply.decision.warning]
-    assert warned == ([6] if history == "full" else [])
-    if warned:
-        assert replies[6].decision.warning.startswith("what was more than 0.016 minutes ago is forgotten")
-    tiered = list(reply_to(tiny_family(spans=spans), 7, users(20, {1: "hello"})))
-    assert all(torch.equal(a.latents, b.latents) for a, b in zip(replies, tiered, strict=True))
-
-
-def test_weights_fit_the_spans_whatever_they_are_called() -> None:
-    equal = {"spans": {"picture": 6, "sound": 6, "text": 6}}
-    digests = {
-        config_digest(from_table(PocketConfig, TINY | equal | {"history": h.value}, "model")) for h in History
-    }
-    assert len(digests) == 1
-    assert digests != {config_digest(from_table(PocketConfig, TINY, "model"))}

@@ -46,7 +46,8 @@ def test_large_shapes_build(name: str, speaking: float, listening: float, tokens
     assert config.video.grid == (4, 7)
     cache = family.allocate(2).cache
     assert cache.kv_L2SNKD.is_meta
-    assert cache.slice_elements(KVBlock.COMMIT) * 4 == family.slice_bytes(KVBlock.COMMIT)
+    numbers = cache.kv_L2SNKD[:, :, 0, 0].numel() * family.layout.tokens(KVBlock.COMMIT)
+    assert numbers * 4 == family.slice_bytes(KVBlock.COMMIT)
 
 
 @torch.no_grad()

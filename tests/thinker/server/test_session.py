@@ -100,14 +100,6 @@ async def test_too_much_text_is_refused_with_a_warning(server: Any) -> None:
         assert (await client.next(m.TextDelta)).text.endswith("line 31")
 
 
-async def test_what_the_model_has_to_say_of_the_session_is_told(server: Any) -> None:
-    async with await server.connect() as client:
-        await client.start()
-        server.engine.warns = "it begins to forget"
-        await server.engine.tick()
-        assert await client.next(m.Warning) == m.Warning(code="session", message="it begins to forget")
-
-
 async def test_sessions_that_run_together_hear_only_their_own(server: Any) -> None:
     server.engine.slots = 3
     async with contextlib.AsyncExitStack() as stack:
