@@ -70,7 +70,7 @@ class AudioCodecState:
     contexts: list[Tensor]
 
 
-class AudioEncoder(nn.Module):
+class AudioCodecEncoder(nn.Module):
     """Sound to latents."""
 
     window_W: Tensor
@@ -114,7 +114,7 @@ class AudioEncoder(nn.Module):
         return mean_BTZ, log_variance_BTZ
 
 
-class AudioDecoder(nn.Module):
+class AudioCodecDecoder(nn.Module):
     """Latents to sound."""
 
     window_W: Tensor
@@ -181,8 +181,8 @@ class AudioCodec(nn.Module):
     def __init__(self, config: AudioCodecConfig) -> None:
         super().__init__()
         self.config = config
-        self.encoder = AudioEncoder(config)
-        self.decoder = AudioDecoder(config)
+        self.encoder = AudioCodecEncoder(config)
+        self.decoder = AudioCodecDecoder(config)
         self.register_buffer("latent_mean_Z", torch.zeros(config.latent_dim))
         self.register_buffer("latent_std_Z", torch.ones(config.latent_dim))
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from shared.models.packed import PackedLinear, pack
+from shared.models.onednn import PackedLinear, pack
 
 
 class CausalConv1d(nn.Module):

@@ -119,7 +119,7 @@ class Family(Protocol[MemoryT, StateT]):
         tokens_BTC: Tensor,
         on_layer: OnLayer | None = None,
     ) -> list[StepDecision]:
-        """Thinker: write each unit's state block to the cache, text slots included."""
+        """Thinker: decide what the agent says and does in each unit; write the state block to the cache."""
 
     def commit(
         self,
@@ -160,7 +160,7 @@ class Builder(Protocol):
         """Build and load; `weights` is a folder, None means random weights of a fixed seed.
 
         A model for one `role` can't do what the other does. Where ranks share a model, `share` is what this
-        one needs for `append` and `solve`. Digest and slices are those of the whole in any case.
+        one needs for `import_kv` and `solve`. Digest and slices are those of the whole in any case.
 
         Raises:
             CheckpointError: the weights are missing or don't fit.

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from shared.models.packed import packed_conv2d
+from shared.models.onednn import packed_conv2d
 from shared.tables import require_positive
 
 

@@ -20,7 +20,7 @@ from shared.links.base import LinkEnd
 from shared.models.family import Family, UserUnit
 from shared.models.layout import KVBlock
 from shared.models.pocket.config import PocketConfig
-from shared.models.pocket.weights import PocketWeights
+from shared.models.pocket.network.weights import PocketWeights
 from shared.models.solver import unit_noise
 from shared.rendezvous import RendezvousListener, accept_performer
 from shared.slices import Flags, Kind, SliceHeader

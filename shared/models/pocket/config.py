@@ -16,7 +16,7 @@ from shared.tables import require_positive
 
 FRAMES_PER_UNIT = 4
 GESTURES = 3  # numbers a frame: gaze to the right, gaze down, nod
-PHONE_LEAD = 2  # frames of 40 ms by which the phone slots run ahead of the sound
+PHONE_LEAD = 2  # frames of 40 ms by which the phone tokens run ahead of the sound
 
 
 class Token(enum.IntEnum):
@@ -32,35 +32,35 @@ class Token(enum.IntEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SensesConfig:
-    """The user's side: ears for sound as log-mel, eyes for one glance a unit, and the tower that listens.
+class ListenerConfig:
+    """The user's side: encoders of sound (as log-mel) and of pictures (one token a unit), and their tower.
 
-    The tower has the layers, key heads and head dims of the speaking one, since they share a cache.
+    The listening tower has the layers, key heads and head dims of the speaking one, since they share a cache.
     """
 
     sample_rate: int = 16_000
     window: int = 400
     hop: int = 160
     mel_bands: int = 64
-    ear_dim: int = 160
-    ear_blocks: int = 4
+    audio_dim: int = 160
+    audio_blocks: int = 4
     height: int = 64
     width: int = 64
-    eye_widths: tuple[int, ...] = (32, 64, 96, 128)  # each halves the picture
+    vision_widths: tuple[int, ...] = (32, 64, 96, 128)  # each halves the picture
     dim: int = 256
     heads: int = 4
     ffn: int = 352
 
     def __post_init__(self) -> None:
-        require_positive(self, "senses")
+        require_positive(self, "listener")
         if self.hop * STEPS_PER_UNIT * 25 != self.sample_rate:
-            raise ValueError(f"senses: hop={self.hop} is not 10 ms at sample_rate={self.sample_rate}")
+            raise ValueError(f"listener: hop={self.hop} is not 10 ms at sample_rate={self.sample_rate}")
         if self.window < self.hop:
-            raise ValueError(f"senses: window={self.window} is shorter than hop={self.hop}")
-        cell = 2 ** len(self.eye_widths)
+            raise ValueError(f"listener: window={self.window} is shorter than hop={self.hop}")
+        cell = 2 ** len(self.vision_widths)
         for name, size in (("height", self.height), ("width", self.width)):
             if size % cell:
-                raise ValueError(f"senses: {name}={size} is not a multiple of {cell}")
+                raise ValueError(f"listener: {name}={size} is not a multiple of {cell}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,7 +82,7 @@ class PocketConfig:
     transformer: TransformerConfig = field(default_factory=TransformerConfig)
     audio: AudioCodecConfig = field(default_factory=AudioCodecConfig)
     video: VideoCodecConfig = field(default_factory=VideoCodecConfig)
-    senses: SensesConfig = field(default_factory=SensesConfig)
+    listener: ListenerConfig = field(default_factory=ListenerConfig)
     spans: SpanConfig = field(default_factory=SpanConfig)
     solver_steps: int = 4
 
@@ -93,12 +93,12 @@ class PocketConfig:
                 f"audio codec: {self.audio.samples_per_latent} samples a latent are not 40 ms at "
                 f"{self.audio.sample_rate} Hz"
             )
-        self.listening()
+        self.listening_tower()
 
-    def listening(self) -> TransformerConfig:
-        """Sizes of the tower that listens; raises ValueError where its heads don't share out."""
-        senses = self.senses
-        return dataclasses.replace(self.transformer, dim=senses.dim, heads=senses.heads, ffn=senses.ffn)
+    def listening_tower(self) -> TransformerConfig:
+        """Sizes of the listening tower; raises ValueError where heads are no multiple of key heads."""
+        own = self.listener
+        return dataclasses.replace(self.transformer, dim=own.dim, heads=own.heads, ffn=own.ffn)
 
     @property
     def picture_tokens(self) -> int:

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from shared.models.causal import CausalConv1d, ConvNeXtBlock, PackedConvNeXtBlock, init_contexts
-from shared.models.packed import pack
+from shared.models.onednn import pack
 
 
 @pytest.mark.parametrize("pieces", [(1,) * 12, (5, 7), (2, 9, 1), (12,)])

@@ -21,7 +21,7 @@ from shared.models.cache import KVCache, Places
 from shared.models.family import OnLayer
 from shared.models.layout import KVBlock, Tower
 from shared.models.pocket.config import PocketConfig
-from shared.models.pocket.network import StreamerNetwork
+from shared.models.pocket.network.streamer import StreamerNetwork
 from shared.models.solver import euler, flow_times
 from shared.models.transformer import Attend
 
@@ -177,7 +177,7 @@ class CapturedPasses(Passes):
         if what is Pass.SOLVE:
             return torch.zeros(slots, config.latent_numbers, device=self._device)
         tower, block, *_ = what.value
-        width = config.senses.dim if what is Pass.LISTEN else config.transformer.dim
+        width = config.listener.dim if what is Pass.LISTEN else config.transformer.dim
         return torch.zeros(slots, self.cache.layout.tokens(block, tower), width, device=self._device)
 
 
