@@ -53,7 +53,7 @@ class Ends(Protocol):
 
 
 def perform(
-    family: Family[Any, Any],
+    family: Family,
     link: Ends,
     *,
     slots: int,
@@ -77,9 +77,7 @@ def perform(
 class Performer:
     """The sessions' replica of the cache, and the one thing that is done with it."""
 
-    def __init__(
-        self, family: Family[Any, Any], link: Ends, *, slots: int, remembers: bool, checked: bool
-    ) -> None:
+    def __init__(self, family: Family, link: Ends, *, slots: int, remembers: bool, checked: bool) -> None:
         self.sessions: dict[int, Any] = {}
         self._family = family
         self._memory = family.allocate(slots)

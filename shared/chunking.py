@@ -10,7 +10,6 @@ is large was measured: docs/performance.md.
 from __future__ import annotations
 
 import enum
-from typing import Any
 
 from shared.models.family import Family
 from shared.models.layout import KVBlock
@@ -34,7 +33,7 @@ class Rememberer(enum.Enum):
     PERFORMER = "performer"
 
 
-def layers_a_piece(family: Family[Any, Any], block: KVBlock, exchange: ChunkMode) -> int:
+def layers_a_piece(family: Family, block: KVBlock, exchange: ChunkMode) -> int:
     """How many layers of the block's slice travel in one message."""
     slice_bytes = family.slice_bytes(block)
     packed = exchange is ChunkMode.PACKED
@@ -45,9 +44,7 @@ def layers_a_piece(family: Family[Any, Any], block: KVBlock, exchange: ChunkMode
     return min(family.layers, -(-PIECE_BYTES * family.layers // slice_bytes))
 
 
-def largest_messages(
-    family: Family[Any, Any], exchange: ChunkMode, rememberer: Rememberer
-) -> tuple[int, int]:
+def largest_messages(family: Family, exchange: ChunkMode, rememberer: Rememberer) -> tuple[int, int]:
     """Bytes of the largest payloads from Thinker to Performer, and back."""
     there = max(
         family.slice_bytes(block) // family.layers * layers_a_piece(family, block, exchange)

@@ -69,7 +69,7 @@ def tiny_of(heads: int, folder: Path) -> Path:
 class Talk:
     """The Thinker's part of some sessions, by hand; each begins two units after the one before."""
 
-    def __init__(self, family: Family[Any, Any], link: LinkEnd) -> None:
+    def __init__(self, family: Family, link: LinkEnd) -> None:
         self._family, self._link = family, link
         memory = family.allocate(len(SEEDS))
         self._states = [family.init_state(memory, slot, seed) for slot, seed in enumerate(SEEDS)]

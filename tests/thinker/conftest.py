@@ -218,7 +218,7 @@ async def running(engine: EchoEngine, **options: Any) -> AsyncIterator[Server]:
 
 
 @pytest.fixture(scope="session")
-def tiny_family() -> Iterator[Family[Any, Any]]:
+def tiny_family() -> Iterator[Family]:
     """The tiny model, whole."""
     threads = torch.get_num_threads()
     yield load_model(load_config("tiny"), "cpu")

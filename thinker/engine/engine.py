@@ -9,7 +9,6 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from shared.clock import MonotonicClock
 from shared.devices import claim_core
@@ -62,9 +61,7 @@ class ThinkerEngine:
         options: see there.
     """
 
-    def __init__(
-        self, family: Family[Any, Any], join: Callable[[], LinkEnd | None], options: EngineOptions
-    ) -> None:
+    def __init__(self, family: Family, join: Callable[[], LinkEnd | None], options: EngineOptions) -> None:
         self.spec = MediaSpec(model=options.model, **dataclasses.asdict(family.media))
         self.timings = Timings(one_host=True)
         self.counts = Counts()

@@ -66,7 +66,7 @@ class PipelineOptions:
 class Pipeline:
     """The sessions that run. `step` does one thing and returns; the caller owns thread and loop."""
 
-    family: Family[Any, Any]
+    family: Family
     link: LinkEnd
     memory: Any
     clock: Clock

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,7 +29,7 @@ class SliceSender:
 
     def __init__(
         self,
-        family: Family[Any, Any],
+        family: Family,
         sender: Sender,
         *,
         exchange: ChunkMode,

@@ -52,7 +52,7 @@ class Client(Silence):
 class Pair:
     """The engine on a thread of its own, and the Performer on one."""
 
-    def __init__(self, family: Family[Any, Any], link: LinkEnd, performer_end: LinkEnd) -> None:
+    def __init__(self, family: Family, link: LinkEnd, performer_end: LinkEnd) -> None:
         options = PipelineOptions(slots=SLOTS, phases=CONFIG.phases)
         self.engine = ThinkerEngine(
             family, lambda: link, EngineOptions(model="tiny", pin="off", pipeline=options)
@@ -83,7 +83,7 @@ class Pair:
 
 
 @contextmanager
-def started(family: Family[Any, Any]) -> Iterator[Pair]:
+def started(family: Family) -> Iterator[Pair]:
     pair = Pair(family, *loopback_pair(handshake_params(family, CONFIG, "auto").shape))
     for thread in pair.threads:
         thread.start()
@@ -105,7 +105,7 @@ def unpaced(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def pair(tiny_family: Family[Any, Any], unpaced: None) -> Iterator[Pair]:
+def pair(tiny_family: Family, unpaced: None) -> Iterator[Pair]:
     with started(tiny_family) as pair:
         yield pair
 
@@ -194,7 +194,7 @@ def test_when_the_performer_goes_every_session_hears_it_once(pair: Pair) -> None
     assert Client(pair.engine).handle is None
 
 
-def test_on_the_clock_every_session_is_served(tiny_family: Family[Any, Any]) -> None:
+def test_on_the_clock_every_session_is_served(tiny_family: Family) -> None:
     with started(tiny_family) as pair:
         clients = [Client(pair.engine)]
         pair.until(lambda: len(clients[0].units) > 2)
