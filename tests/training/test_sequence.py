@@ -13,6 +13,7 @@ from shared.models.cache import KVCache
 from shared.models.layout import STEPS_PER_UNIT, KVBlock, Tower
 from shared.models.pocket.config import FRAMES_PER_UNIT, GESTURES, PocketConfig
 from shared.models.pocket.family import PocketFamily
+from shared.models.pocket.network.passes import Pass
 from shared.models.pocket.network.streamer import StreamerNetwork
 from shared.models.pocket.network.weights import PocketWeights
 from shared.models.pocket.state import PocketState
@@ -160,7 +161,7 @@ def write_slots(family: PocketFamily, state: PocketState, unit: int, batch: Batc
     network = family.weights.network
     words, phones = network.text_tokens(batch.words[:, unit], batch.phones[:, unit])
     gesture = network.gesture_token(batch.gestures[:, unit : unit + 1])
-    state.passes.write(KVBlock.STATE, [0], [unit], torch.cat([words, phones, gesture], dim=1))
+    state.passes.run(Pass.STATE, [0], [unit], torch.cat([words, phones, gesture], dim=1))
 
 
 def flat(picture: Tensor, sound: Tensor, unit: int) -> Tensor:

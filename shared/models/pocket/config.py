@@ -119,24 +119,15 @@ class PocketConfig:
     def layout(self) -> Layout:
         """The family's streams; the scratch places hold the noisy tokens of the solve."""
         each = tuple(range(STEPS_PER_UNIT))
-        per_frame = self.video.tokens_per_frame
-        picture = tuple(step for step in each for _ in range(per_frame))
-        spans = self.spans
+        picture = tuple(step for step in each for _ in range(self.video.tokens_per_frame))
+        state, commit, user, spans = KVBlock.STATE, KVBlock.COMMIT, Tower.LISTENING, self.spans
         streams = (
-            Stream(
-                name="user picture",
-                block=KVBlock.STATE,
-                offsets=(3,),
-                span=spans.picture,
-                tower=Tower.LISTENING,
-            ),
-            Stream(
-                name="user sound", block=KVBlock.STATE, offsets=each, span=spans.sound, tower=Tower.LISTENING
-            ),
-            Stream(name="word", block=KVBlock.STATE, offsets=(0,), span=spans.text),
-            Stream(name="phones", block=KVBlock.STATE, offsets=each, span=spans.text),
-            Stream(name="gesture", block=KVBlock.STATE, offsets=(0,), span=spans.text),
-            Stream(name="agent picture", block=KVBlock.COMMIT, offsets=picture, span=spans.picture),
-            Stream(name="agent sound", block=KVBlock.COMMIT, offsets=each, span=spans.sound),
+            Stream(name="user picture", block=state, offsets=(3,), span=spans.picture, tower=user),
+            Stream(name="user sound", block=state, offsets=each, span=spans.sound, tower=user),
+            Stream(name="word", block=state, offsets=(0,), span=spans.text),
+            Stream(name="phones", block=state, offsets=each, span=spans.text),
+            Stream(name="gesture", block=state, offsets=(0,), span=spans.text),
+            Stream(name="agent picture", block=commit, offsets=picture, span=spans.picture),
+            Stream(name="agent sound", block=commit, offsets=each, span=spans.sound),
         )
         return Layout(streams, scratch=len(picture) + len(each))

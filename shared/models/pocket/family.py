@@ -23,7 +23,7 @@ from shared.models.family import AgentMedia, Builder, OnLayer, Role, StepDecisio
 from shared.models.layout import STEPS_PER_UNIT, KVBlock
 from shared.models.pocket.config import FRAMES_PER_UNIT, PHONE_LEAD, PocketConfig
 from shared.models.pocket.dialogue.turn_taking import Gesture, UserDetections
-from shared.models.pocket.network.passes import CapturedPasses, Passes
+from shared.models.pocket.network.passes import CapturedPasses, Pass, Passes
 from shared.models.pocket.network.weights import PocketWeights, load_pocket
 from shared.models.pocket.speech.phones import SILENCE
 from shared.models.pocket.speech.pointer import SpeechTokens, duration_draws
@@ -180,7 +180,7 @@ class PocketFamily:
         gesture_BUG = torch.tensor(gestures, device=self.device).flatten(1)[:, None]
         plan = (*network.text_tokens(words_BT, phones_BT), network.gesture_token(gesture_BUG))
         slots = [state.slot for state in states]
-        states[0].passes.write(KVBlock.STATE, slots, units, torch.cat(plan, dim=1), on_layer)
+        states[0].passes.run(Pass.STATE, slots, units, torch.cat(plan, dim=1), on_layer)
         return list(decisions)
 
     def _decide(
@@ -218,7 +218,7 @@ class PocketFamily:
         """Run the listening tower over the users' tokens, and read both heads for each."""
         listener = self.weights.network.listener
         user_BTC = torch.cat(listener.user_tokens(tokens_BTC[:, :1], tokens_BTC[:, 1:]), dim=1)
-        out_BTC = states[0].passes.listen([state.slot for state in states], units, user_BTC)
+        out_BTC = states[0].passes.run(Pass.LISTEN, [state.slot for state in states], units, user_BTC)
         speech, scene = listener.detect(out_BTC[:, 1:]), listener.vision_encoder.detect(tokens_BTC[:, :1])
         rows = zip(
             speech.request.softmax(-1).tolist(),
@@ -248,7 +248,7 @@ class PocketFamily:
         latents_BF = torch.stack(list(latents)).to(self.device)
         tokens = self.weights.network.agent_tokens(*self.config.split(latents_BF))
         slots = [state.slot for state in states]
-        states[0].passes.write(KVBlock.COMMIT, slots, units, torch.cat(tokens, dim=1), on_layer)
+        states[0].passes.run(Pass.COMMIT, slots, units, torch.cat(tokens, dim=1), on_layer)
 
     @torch.inference_mode()
     def solve(self, states: Sequence[Replica], units: Sequence[int]) -> list[Tensor]:
@@ -257,7 +257,7 @@ class PocketFamily:
         rows = zip(states, units, strict=True)
         noise_BF = torch.stack([unit_noise(state.seed, unit, size) for state, unit in rows])
         slots = [state.slot for state in states]
-        return list(states[0].passes.solve(slots, units, noise_BF.to(self.device)))
+        return list(states[0].passes.run(Pass.SOLVE, slots, units, noise_BF.to(self.device)))
 
     @torch.inference_mode()
     def decode(self, states: Sequence[PocketState], latents: Sequence[Tensor]) -> list[AgentMedia]:
