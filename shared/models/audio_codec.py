@@ -64,7 +64,7 @@ class AudioCodecConfig:
 
 @dataclass(slots=True)
 class AudioCodecState:
-    """What one direction of the codec remembers of one stream."""
+    """State of one direction of the codec for one stream."""
 
     tail_BN: Tensor
     contexts: list[Tensor]
@@ -91,7 +91,7 @@ class AudioCodecEncoder(nn.Module):
         self.write = nn.Linear(dim, 2 * config.latent_dim)
 
     def init_state(self, batch: int, tail_BN: Tensor | None = None) -> AudioCodecState:
-        """Memory of a stream that was silent until now, or whose last `lookahead` samples were `tail_BN`."""
+        """State of a stream that was silent until now, or whose last `lookahead` samples were `tail_BN`."""
         tail = torch.zeros(batch, self.config.lookahead, device=self.window_W.device)
         if tail_BN is not None:
             tail = tail_BN
@@ -136,7 +136,7 @@ class AudioCodecDecoder(nn.Module):
         self.write = nn.Linear(dim, 3 * config.bins)
 
     def init_state(self, batch: int) -> AudioCodecState:
-        """Memory of a stream of which nothing was played yet."""
+        """State of a stream of which nothing was played yet."""
         tail = torch.zeros(batch, self.config.lookahead, device=self.window_W.device)
         return AudioCodecState(tail, init_contexts([*self.latent_blocks, *self.hop_blocks], batch))
 

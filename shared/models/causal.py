@@ -1,4 +1,4 @@
-"""Causal convolution blocks whose memory is an explicit tensor, never hidden in a module.
+"""Causal convolution blocks whose state is an explicit tensor, never hidden in a module.
 
 Shape suffixes: B batch, T time, C channels, P past steps (kernel - 1).
 """
@@ -49,7 +49,7 @@ class ConvNeXtBlock(nn.Module):
         self.dtype: torch.dtype | None = None  # of a packed MLP
 
     def init_context(self, batch: int) -> Tensor:
-        """The block's memory before the first step."""
+        """The block's context before the first step."""
         return self.mix.init_context(batch)
 
     def forward(self, x_BTC: Tensor, context_BPC: Tensor) -> tuple[Tensor, Tensor]:
@@ -69,7 +69,7 @@ class ConvNeXtBlock(nn.Module):
 
 
 def init_contexts(blocks: Iterable[nn.Module], batch: int) -> list[Tensor]:
-    """The memories of a row of ConvNeXt blocks before the first step, one a block."""
+    """Contexts of a row of ConvNeXt blocks before the first step, one a block."""
     contexts = []
     for block in blocks:
         assert isinstance(block, ConvNeXtBlock)

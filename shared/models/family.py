@@ -4,6 +4,8 @@ Weights live in the family object, everything that belongs to one session in the
 in, its keys and values in a slot of one memory that all sessions share. A family registers its loader under
 the entry-point group `thinker_performer.families`, so that another package can bring its own; the loops know
 no family by name.
+
+Shape suffixes: B batch (sessions), T tokens, C model dim, N samples, H W picture.
 """
 
 from __future__ import annotations

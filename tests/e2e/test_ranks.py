@@ -221,5 +221,5 @@ def test_a_rank_that_is_stuck(
 def test_what_ranks_can_not_share_is_refused(group: Any) -> None:
     performer = group.start("performer", "--config", "tiny", "--ranks", "2")
     assert performer.wait() == 2
-    why = "config tiny: transformer: kv_heads=1 can't be shared out to 2 ranks evenly"
+    why = "config tiny: transformer: kv_heads=1 can't be split over 2 ranks evenly"
     assert performer.output == f"performer: {why}\n"

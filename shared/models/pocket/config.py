@@ -1,4 +1,7 @@
-"""Sizes of the pocket family: everything that a checkpoint's digest covers."""
+"""Sizes of the pocket family: everything that a checkpoint's digest covers.
+
+Shape suffixes: B batch, F latents of a unit, P picture tokens, Z latent dims.
+"""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ class PocketFamily:
 
     @staticmethod
     def end_state(state: Replica) -> None:
-        """Zero the session's slot of the cache; nothing else of it lies in memory that sessions share."""
+        """Zero the session's slot of the cache."""
         state.cache.clear(state.slot)
 
     @torch.inference_mode()
