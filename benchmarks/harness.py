@@ -50,7 +50,7 @@ class Talker:
         arrives_at: when the first unit is complete, in seconds of the monotonic clock.
     """
 
-    def __init__(self, family: Family[Any, Any], *, arrives_at: float = 0.0) -> None:
+    def __init__(self, family: Family, *, arrives_at: float = 0.0) -> None:
         media = family.media
         rng = np.random.default_rng(0)
         self._pcm = (0.05 * rng.standard_normal(media.input_unit_samples)).astype(np.float32)
@@ -94,7 +94,7 @@ def pipeline_options(config: RuntimeConfig, sessions: int = 1, phases: int = 1) 
 
 @contextmanager
 def seated(
-    family: Family[Any, Any],
+    family: Family,
     link: LinkEnd,
     clock: Clock,
     options: PipelineOptions,
@@ -124,7 +124,7 @@ _session_numbers = itertools.count(1)
 
 
 def hold(
-    family: Family[Any, Any],
+    family: Family,
     link: LinkEnd,
     clock: Clock,
     options: PipelineOptions,
@@ -154,7 +154,7 @@ def warm_up_units(units: int, sessions: int = 1) -> int:
 
 
 def one_process(
-    family: Family[Any, Any], units: int, sessions: int = 1, when_warm: Callable[[], None] = lambda: None
+    family: Family, units: int, sessions: int = 1, when_warm: Callable[[], None] = lambda: None
 ) -> float:
     """Milliseconds in which one process moves all sessions on by a unit, batched."""
     talkers = [Talker(family) for _ in range(sessions)]
@@ -178,9 +178,7 @@ class Performing:
 
 
 @contextmanager
-def performing(
-    config: RuntimeConfig, family: Family[Any, Any], *, link: str = "auto"
-) -> Iterator[Performing]:
+def performing(config: RuntimeConfig, family: Family, *, link: str = "auto") -> Iterator[Performing]:
     """A Performer in a process of its own; it ends with the context."""
     with RendezvousListener("127.0.0.1", 0) as listener:
         process = spawned(_perform, config, listener.port, link)
@@ -198,9 +196,7 @@ def performing(
 
 
 @contextmanager
-def performer_process(
-    config: RuntimeConfig, family: Family[Any, Any], *, link: str = "auto"
-) -> Iterator[LinkEnd]:
+def performer_process(config: RuntimeConfig, family: Family, *, link: str = "auto") -> Iterator[LinkEnd]:
     """The link to a Performer in a process of its own; both end with the context."""
     with performing(config, family, link=link) as performer:
         yield performer.link

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import time
 from dataclasses import dataclass
-from typing import Any
 
 from benchmarks.harness import Talker, seated
 from shared.clock import MonotonicClock
@@ -31,7 +30,7 @@ class Held:
 
 
 def hold_in_real_time(
-    family: Family[Any, Any],
+    family: Family,
     link: LinkEnd,
     options: PipelineOptions,
     *,

@@ -53,7 +53,7 @@ class Ends(Protocol):
 
 
 def perform(
-    family: Family[Any, Any],
+    family: Family,
     link: Ends,
     *,
     slots: int,
@@ -74,7 +74,7 @@ def perform(
 class Performer:
     """The sessions' replica of the cache, and the one thing that is done with it."""
 
-    def __init__(self, family: Family[Any, Any], link: Ends, *, slots: int, checked: bool) -> None:
+    def __init__(self, family: Family, link: Ends, *, slots: int, checked: bool) -> None:
         self.sessions: dict[int, Any] = {}
         self._family = family
         self._memory = family.allocate(slots)

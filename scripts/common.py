@@ -9,7 +9,6 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any
 
 from shared.chunking import ChunkMode, largest_slice_bytes
 from shared.config import DEFAULT, RuntimeConfig, shipped_configs
@@ -130,7 +129,7 @@ def on_signals(stop: Callable[[], None]) -> None:
 
 def load_model(
     config: RuntimeConfig, device: str, role: Role = Role.BOTH, share: ShardSpec = WHOLE
-) -> Family[Any, Any]:
+) -> Family:
     """Set up torch for this process and load the model, or what this process needs of it.
 
     Raises:
@@ -169,7 +168,7 @@ def _builder(config: RuntimeConfig, ranks: int) -> Builder:
 
 
 def handshake_params(
-    family: Family[Any, Any], config: RuntimeConfig, link: str, device: str = "cpu"
+    family: Family, config: RuntimeConfig, link: str, device: str = "cpu"
 ) -> HandshakeParams:
     """What both processes must have in common, and where this one computes."""
     shape = LinkShape(

@@ -7,7 +7,6 @@ is large was measured: docs/performance.md.
 from __future__ import annotations
 
 import enum
-from typing import Any
 
 from shared.models.family import Family
 from shared.models.layout import KVBlock
@@ -24,7 +23,7 @@ class ChunkMode(enum.Enum):
     LAYERWISE = "layerwise"
 
 
-def layers_a_piece(family: Family[Any, Any], block: KVBlock, chunk_mode: ChunkMode) -> int:
+def layers_a_piece(family: Family, block: KVBlock, chunk_mode: ChunkMode) -> int:
     """How many layers of the block's slice travel in one message."""
     slice_bytes = family.slice_bytes(block)
     packed = chunk_mode is ChunkMode.PACKED
@@ -35,7 +34,7 @@ def layers_a_piece(family: Family[Any, Any], block: KVBlock, chunk_mode: ChunkMo
     return min(family.layers, -(-PIECE_BYTES * family.layers // slice_bytes))
 
 
-def largest_slice_bytes(family: Family[Any, Any], chunk_mode: ChunkMode) -> int:
+def largest_slice_bytes(family: Family, chunk_mode: ChunkMode) -> int:
     """Bytes of the largest message with keys and values."""
     return max(
         family.slice_bytes(block) // family.layers * layers_a_piece(family, block, chunk_mode)

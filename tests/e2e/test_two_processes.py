@@ -74,9 +74,7 @@ def observe(unit: int) -> UserUnit:
 class Talk:
     """A session through the pair, from the Thinker's end of a link."""
 
-    def __init__(
-        self, family: Family[Any, Any], link: LinkEnd, clock: Clock, pacing: Pacing, **how: Any
-    ) -> None:
+    def __init__(self, family: Family, link: LinkEnd, clock: Clock, pacing: Pacing, **how: Any) -> None:
         self.units: list[AgentUnit] = []
         self.latents: list[Tensor] = []
         self.pipeline = Pipeline(
@@ -99,14 +97,14 @@ class Talk:
 
 
 @pytest.fixture(scope="module")
-def family() -> Iterator[Family[Any, Any]]:
+def family() -> Iterator[Family]:
     threads = torch.get_num_threads()
     yield load_model(CONFIG, "cpu")
     torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")
-def expected(family: Family[Any, Any]) -> list[Reply]:
+def expected(family: Family) -> list[Reply]:
     """What one process gives."""
     return list(reply_to(family, SEED, map(observe, range(UNITS))))
 
@@ -114,7 +112,7 @@ def expected(family: Family[Any, Any]) -> list[Reply]:
 @pytest.fixture(scope="module", params=["shm", "gloo"])
 def link(
     request: pytest.FixtureRequest,
-    family: Family[Any, Any],
+    family: Family,
     groups: Callable[[], AbstractContextManager[Any]],
 ) -> Iterator[LinkEnd]:
     """A Performer in a process of its own, and the link to it."""
@@ -165,7 +163,7 @@ def test_the_script_is_worth_comparing(expected: list[Reply]) -> None:
     ids=["flat out", "eager", "boundary"],
 )
 def test_two_processes_give_what_one_gives(
-    family: Family[Any, Any],
+    family: Family,
     link: LinkEnd,
     expected: list[Reply],
     pacing: Pacing,
@@ -180,7 +178,7 @@ def test_two_processes_give_what_one_gives(
 class Watched:
     """A family that keeps a copy of what is in the cache when a session ends."""
 
-    def __init__(self, family: Family[Any, Any]) -> None:
+    def __init__(self, family: Family) -> None:
         self._family = family
         self.cache: KVCache | None = None
         self.kept, self.hidden_SN = torch.empty(0), torch.empty(0)
@@ -197,7 +195,7 @@ class Watched:
 @pytest.mark.parametrize("exchange", [ChunkMode.PACKED, ChunkMode.LAYERWISE])
 @pytest.mark.parametrize("rememberer", Rememberer)
 def test_the_replica_of_the_cache_is_exact_after_200_units(
-    family: Family[Any, Any], expected: list[Reply], exchange: ChunkMode, rememberer: Rememberer
+    family: Family, expected: list[Reply], exchange: ChunkMode, rememberer: Rememberer
 ) -> None:
     own: Any = Watched(family)
     replica: Any = Watched(family)

@@ -60,7 +60,6 @@ class EchoEngine:
         self.open: list[EchoSession] = []
         self.opened = 0
         self.paints: np.ndarray | None = None  # shown instead of the user
-        self.warns = ""
         self._lock = threading.Lock()
 
     def open_session(
@@ -129,7 +128,6 @@ class EchoEngine:
                             speaking=bool(texts),
                             refused=tuple(text for text in user.texts if text not in texts),
                             heard="hello" if texts else "",
-                            warning=self.warns,
                         ),
                         media=AgentMedia(pcm=(user.pcm * 32_768).astype(np.int16), frames=frames),
                     )
@@ -238,7 +236,7 @@ async def running(engine: EchoEngine, **options: Any) -> AsyncIterator[Server]:
 
 
 @pytest.fixture(scope="session")
-def tiny_family() -> Iterator[Family[Any, Any]]:
+def tiny_family() -> Iterator[Family]:
     """The tiny model, whole."""
     threads = torch.get_num_threads()
     yield load_model(load_config("tiny"), "cpu")

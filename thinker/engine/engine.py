@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from typing import Any
 
 from shared.clock import Clock, MonotonicClock, UnitClock
 from shared.devices import claim_core
@@ -57,7 +56,7 @@ class ThinkerEngine:
 
     def __init__(
         self,
-        family: Family[Any, Any],
+        family: Family,
         join: Callable[[], Links | None],
         options: EngineOptions,
         clock: Clock | None = None,

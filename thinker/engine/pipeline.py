@@ -59,7 +59,7 @@ class PipelineOptions:
 class Pipeline:
     """The sessions that run. `step` does one thing and returns; the caller owns thread and loop."""
 
-    family: Family[Any, Any]
+    family: Family
     link: LinkEnd
     memory: Any
     clock: Clock
@@ -207,8 +207,6 @@ class Pipeline:
         with self.timings.stage(PACK, ()):
             self._sender.after(KVBlock.STATE, sessions, units)
         for session, each, decision in zip(sessions, pending, decisions, strict=True):
-            if decision.warning:
-                log.warning("session %d: %s", session.number, decision.warning)
             each.decision, each.tokens = decision, None
             session.sent_at = sent_at
             session.solving, session.encoded = each, None

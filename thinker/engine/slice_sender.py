@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,7 +28,7 @@ class SliceSender:
 
     def __init__(
         self,
-        family: Family[Any, Any],
+        family: Family,
         sender: Sender,
         *,
         chunk_mode: ChunkMode,

@@ -27,7 +27,7 @@ SOLVE_S = 0.1
 class Slow:
     """The tiny model, but a solve takes its time."""
 
-    def __init__(self, family: Family[Any, Any], clock: ManualClock, solve_s: Mapping[int, float]) -> None:
+    def __init__(self, family: Family, clock: ManualClock, solve_s: Mapping[int, float]) -> None:
         self._family = family
         self._clock = clock
         self._solve_s = solve_s
@@ -59,7 +59,7 @@ Run = Callable[..., Counts]
 
 
 @pytest.fixture
-def run(tiny_family: Family[Any, Any]) -> Iterator[Run]:
+def run(tiny_family: Family) -> Iterator[Run]:
     """`run({unit: seconds of its solve})`: so many units of a session in each phase that is named."""
     config = replace(load_config("tiny"), sessions=SLOTS)
     ours, theirs = loopback_pair(handshake_params(tiny_family, config, "auto").shape)

@@ -7,7 +7,6 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -53,9 +52,7 @@ class Client(Silence):
 class Pair:
     """The engine on a thread of its own, and the Performer on one."""
 
-    def __init__(
-        self, family: Family[Any, Any], link: LinkEnd, performer_end: LinkEnd, clock: Clock | None
-    ) -> None:
+    def __init__(self, family: Family, link: LinkEnd, performer_end: LinkEnd, clock: Clock | None) -> None:
         options = PipelineOptions(slots=SLOTS, phases=CONFIG.phases)
         self.engine = ThinkerEngine(
             family,
@@ -89,7 +86,7 @@ class Pair:
 
 
 @contextmanager
-def started(family: Family[Any, Any], clock: Clock | None = None) -> Iterator[Pair]:
+def started(family: Family, clock: Clock | None = None) -> Iterator[Pair]:
     pair = Pair(family, *loopback_pair(handshake_params(family, CONFIG, "auto").shape), clock)
     for thread in pair.threads:
         thread.start()
@@ -110,7 +107,7 @@ def roomy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def pair(tiny_family: Family[Any, Any], roomy: None) -> Iterator[Pair]:
+def pair(tiny_family: Family, roomy: None) -> Iterator[Pair]:
     with started(tiny_family, UnpacedClock()) as pair:
         yield pair
 
@@ -198,7 +195,7 @@ def test_when_the_performer_goes_every_session_hears_it_once(pair: Pair) -> None
     assert Client(pair.engine).handle is None
 
 
-def test_on_the_clock_every_session_is_served(tiny_family: Family[Any, Any]) -> None:
+def test_on_the_clock_every_session_is_served(tiny_family: Family) -> None:
     with started(tiny_family) as pair:
         clients = [Client(pair.engine)]
         pair.until(lambda: len(clients[0].units) > 2)

@@ -24,7 +24,7 @@ SLOTS = 4
 
 
 @pytest.fixture
-def link(tiny_family: Family[Any, Any]) -> Iterator[LinkEnd]:
+def link(tiny_family: Family) -> Iterator[LinkEnd]:
     """The Thinker's end, with a Performer at the other."""
     config = replace(load_config("tiny"), sessions=SLOTS)
     thinker, performer = loopback_pair(handshake_params(tiny_family, config, "auto").shape)
@@ -39,13 +39,13 @@ def link(tiny_family: Family[Any, Any]) -> Iterator[LinkEnd]:
 
 
 @pytest.fixture
-def spec(tiny_family: Family[Any, Any]) -> MediaSpec:
+def spec(tiny_family: Family) -> MediaSpec:
     media = tiny_family.media
     return MediaSpec(model="tiny", **{name: getattr(media, name) for name in media.__dataclass_fields__})
 
 
 @pytest.fixture
-def make(tiny_family: Family[Any, Any], link: LinkEnd) -> Callable[..., Pipeline]:
+def make(tiny_family: Family, link: LinkEnd) -> Callable[..., Pipeline]:
     def make(**options: Any) -> Pipeline:
         clock = MonotonicClock()
         return Pipeline(
