@@ -32,7 +32,7 @@ BYTES_A_ROUND = 64 * MB  # one way through each link, at most
 MESSAGES_A_ROUND = (4, 100)  # at least, at most
 SPIN_UP_S = 3.0
 WITHIN_S = 60.0
-ECHO, ACKNOWLEDGE, TAKE = range(3)  # what the other process does with a message: said as its epoch
+ECHO, ACKNOWLEDGE, TAKE = range(3)  # what the other process does with a message: said as its layer
 
 Key = tuple[str, str, str]
 """What was measured, over which link, of which size."""
@@ -148,7 +148,7 @@ def _send(end: LinkEnd, payload: Tensor, then: int) -> None:
     began = time.monotonic_ns()
     room.copy_(payload)
     header = SliceHeader(
-        kind=Kind.STATE, session=0, epoch=then, unit=0, payload_bytes=len(payload),
+        kind=Kind.STATE, session=0, layer=then, unit=0, payload_bytes=len(payload),
         append_ns=time.monotonic_ns() - began,
     )  # fmt: skip
     end.sender.send(header)
@@ -178,7 +178,7 @@ def _other_end(link: str) -> Iterator[LinkEnd]:
             with accept_performer(listener, terms, timeout_s=WITHIN_S) as end:
                 yield end
                 end.sender.reserve(WITHIN_S)
-                end.sender.send(SliceHeader(kind=Kind.END, session=0, epoch=TAKE, unit=0))
+                end.sender.send(SliceHeader(kind=Kind.END, session=0, layer=TAKE, unit=0))
                 process.join(WITHIN_S)
         finally:
             process.kill()
@@ -196,7 +196,7 @@ def _answer(terms: HandshakeParams, port: int) -> None:
 def _answer_next(end: LinkEnd, there: Tensor) -> bool:
     """Do what the next message says; its copy in comes back as `append_ns`, its copy out as `solve_ns`."""
     header, payload = end.receiver.receive(WITHIN_S * ROUNDS)
-    num_bytes = header.payload_bytes if header.epoch == ECHO else 0
+    num_bytes = header.payload_bytes if header.layer == ECHO else 0
     began = time.monotonic_ns()
     if num_bytes:
         end.sender.reserve(WITHIN_S)[:num_bytes].copy_(payload)
@@ -204,10 +204,10 @@ def _answer_next(end: LinkEnd, there: Tensor) -> bool:
         there[: header.payload_bytes].copy_(payload)
     received_ns = time.monotonic_ns()
     end.receiver.release()
-    if header.epoch != TAKE:
+    if header.layer != TAKE:
         end.sender.reserve(WITHIN_S)
         answer = SliceHeader(
-            kind=Kind.LATENTS, session=0, epoch=0, unit=0, payload_bytes=num_bytes,
+            kind=Kind.LATENTS, session=0, unit=0, payload_bytes=num_bytes,
             received_at_ns=received_ns, append_ns=header.append_ns, solve_ns=received_ns - began,
         )  # fmt: skip
         end.sender.send(answer)

@@ -9,9 +9,8 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any
 
-from shared.chunking import ChunkMode, Rememberer, largest_messages
+from shared.chunking import ChunkMode, largest_slice_bytes
 from shared.config import DEFAULT, RuntimeConfig, shipped_configs
 from shared.devices import check_device, open_device, settle_threads
 from shared.errors import ConfigError
@@ -130,7 +129,7 @@ def on_signals(stop: Callable[[], None]) -> None:
 
 def load_model(
     config: RuntimeConfig, device: str, role: Role = Role.BOTH, share: ShardSpec = WHOLE
-) -> Family[Any, Any]:
+) -> Family:
     """Set up torch for this process and load the model, or what this process needs of it.
 
     Raises:
@@ -156,8 +155,6 @@ def check_choices(config: RuntimeConfig, link: str, *devices: str, ranks: int = 
         LinkUnavailable, DeviceError: not on this machine.
     """
     _builder(config, ranks)
-    if ranks > 1 and config.remember == "performer":
-        raise ConfigError(f"config {config.name}: remember={config.remember!r} is not for several ranks")
     for device in devices:
         check_device(device)
         check_link(link, device)
@@ -171,13 +168,12 @@ def _builder(config: RuntimeConfig, ranks: int) -> Builder:
 
 
 def handshake_params(
-    family: Family[Any, Any], config: RuntimeConfig, link: str, device: str = "cpu"
+    family: Family, config: RuntimeConfig, link: str, device: str = "cpu"
 ) -> HandshakeParams:
     """What both processes must have in common, and where this one computes."""
-    there, back = largest_messages(family, ChunkMode(config.exchange), Rememberer(config.remember))
     shape = LinkShape(
-        slice_bytes=there,
-        latent_bytes=back,
+        slice_bytes=largest_slice_bytes(family, ChunkMode(config.chunk_mode)),
+        latent_bytes=family.latent_bytes,
         # A batch of all sessions and its remembered units can be under way while the Performer works.
         depth=max(config.link_depth, 2 * config.sessions + 2),
     )

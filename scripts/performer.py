@@ -6,7 +6,6 @@ import argparse
 import logging
 import threading
 from collections.abc import Callable
-from typing import Any
 
 from performer.broadcast import following, leading
 from performer.group import Group, join_store, open_store
@@ -73,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
 def _serve(
     args: argparse.Namespace,
     config: RuntimeConfig,
-    family: Family[Any, Any],
+    family: Family,
     stop: threading.Event,
     ends_of: Callable[[LinkEnd], Ends],
 ) -> int:
@@ -91,7 +90,6 @@ def _serve(
             ends_of(link),
             slots=config.sessions,
             stopping=stop.is_set,
-            remembers=config.remember == "performer",
             checked=args.debug,
         )
     if stop.is_set():

@@ -23,7 +23,7 @@ from scripts.common import (
     stop_event,
 )
 from scripts.output import check_target, write_json
-from shared.chunking import ChunkMode, Rememberer
+from shared.chunking import ChunkMode
 from shared.config import load_config
 from shared.errors import RendezvousError
 from shared.links.base import LinkEnd
@@ -103,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
         model=config.name, seed=args.seed, pin=config.pin,
         pipeline=PipelineOptions(
             slots=config.sessions, phases=config.phases, pacing=Pacing(args.pacing),
-            exchange=ChunkMode(config.exchange), rememberer=Rememberer(config.remember),
+            chunk_mode=ChunkMode(config.chunk_mode),
             checked=args.debug, solve_timeout_s=config.solve_timeout_s,
         ),
     )  # fmt: skip
@@ -112,11 +112,13 @@ def run(args: argparse.Namespace) -> int:
         return asyncio.run(_serve(args, engine, stop))
 
 
-def _join(listener: RendezvousListener, terms: HandshakeParams, stop: threading.Event) -> LinkEnd | None:
+def _join(
+    listener: RendezvousListener, terms: HandshakeParams, stop: threading.Event
+) -> dict[str, LinkEnd] | None:
     """The link to the Performer, however long it takes to come; None when told to stop."""
     try:
         with listener:  # there is one Performer: a second one shall not wait for an answer
-            return accept_performer(listener, terms, stop=stop)
+            return {"performer": accept_performer(listener, terms, stop=stop)}
     except RendezvousError:
         if stop.is_set():
             return None

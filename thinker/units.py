@@ -48,7 +48,7 @@ class SessionHandle(Protocol):
     """A slot held by one session; what else it holds is the engine's own business."""
 
     @property
-    def session(self) -> int:
+    def number(self) -> int:
         """The session's number, the same as in KV slices and in logs."""
 
 

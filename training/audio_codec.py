@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from shared.models.audio_codec import AudioCodec, AudioCodecConfig
-from shared.models.pocket.senses import mel_filters
+from shared.models.pocket.network.encoders import mel_filters
 from training.data.speech import Utterance
 from training.data.wav import write_wav
 from training.loop import TrainConfig, train

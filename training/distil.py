@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from shared.models.layout import Tower
-from shared.models.pocket.network import StreamerNetwork
+from shared.models.pocket.network.streamer import StreamerNetwork
 from shared.models.solver import flow_times
 from training.loop import TrainConfig, train
 from training.performer import (

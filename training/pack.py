@@ -7,7 +7,7 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from shared.checkpoint import FILE, config_digest, save_weights
-from shared.models.pocket.weights import PocketWeights
+from shared.models.pocket.network.weights import PocketWeights
 from training.errors import TrainingError
 from training.files import read, require_room
 from training.loop import CHECKPOINT

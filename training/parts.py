@@ -14,8 +14,8 @@ from typing import TypeVar
 import numpy as np
 
 from shared.models.audio_codec import AudioCodec
-from shared.models.pocket.network import StreamerNetwork
-from shared.models.pocket.senses import Eyes
+from shared.models.pocket.network.encoders import VisionEncoder
+from shared.models.pocket.network.streamer import StreamerNetwork
 from shared.models.video_codec import VideoCodec
 from training.audio_codec import train_audio_codec
 from training.data.bank import Bank, load_bank, together, warped
@@ -140,7 +140,7 @@ def thinker(shop: Workshop) -> None:
         base = sight.begin(shop)
         eyes = train_eyes(
             sight.config, shop.model, clips=recipe.clips, resume=sight.resumes,
-            start=None if base is None else base.network.listener.eyes,
+            start=None if base is None else base.network.listener.vision_encoder,
         )  # fmt: skip
         sight.finish(eyes)
     voices = _users(shop, recipe.bank)
@@ -150,7 +150,7 @@ def thinker(shop: Workshop) -> None:
     )  # fmt: skip
     speech, _ = shop.speech(recipe.speech)
     base = stage.begin(shop)
-    eyes = Eyes(shop.model.senses)
+    eyes = VisionEncoder(shop.model.listener)
     eyes.load_state_dict(read(sight.final, shop.device))
     listener = train_thinker(
         stage.config, shop.model, voices, held_out,

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from shared.models.layout import STEPS_PER_UNIT, Tower
 from shared.models.pocket.config import PocketConfig
-from shared.models.pocket.network import StreamerNetwork
+from shared.models.pocket.network.streamer import StreamerNetwork
 from training.errors import TrainingError
 from training.loop import TrainConfig, train
 from training.sequence import Past, Sequence, lay_sequence, reader, writer

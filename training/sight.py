@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from shared.models.pocket.config import FRAMES_PER_UNIT, PocketConfig
-from shared.models.pocket.replies import Colour
-from shared.models.pocket.senses import Eyes, Seen
+from shared.models.pocket.dialogue.replies import Colour
+from shared.models.pocket.network.encoders import SceneDetection, VisionEncoder
 from training.data.users import watch
 from training.loop import TrainConfig, train
 
@@ -60,7 +60,7 @@ def draw_views(rng: np.random.Generator, clips: int, units: int, *, held_out: bo
     )  # fmt: skip
 
 
-def sight_loss(seen: Seen, views: Views) -> dict[str, Tensor]:
+def sight_loss(seen: SceneDetection, views: Views) -> dict[str, Tensor]:
     """Cross-entropies of presence and colour, and the distance of the place of those who are there."""
     there = views.present > 0
     weight = torch.full((len(Colour),), THING_WEIGHT, device=views.colour.device)
@@ -73,7 +73,7 @@ def sight_loss(seen: Seen, views: Views) -> dict[str, Tensor]:
     }
 
 
-def sight_marks(seen: Seen, views: Views) -> dict[str, float]:
+def sight_marks(seen: SceneDetection, views: Views) -> dict[str, float]:
     """Right answers in percent: presence, any colour, the colour of what is held up; mean error of places."""
     there, held = views.present > 0, views.colour > 0
     right = seen.colour[:, 0].argmax(-1) == views.colour
@@ -91,24 +91,24 @@ def train_eyes(
     *,
     clips: int,
     resume: bool,
-    start: Eyes | None = None,
-) -> Eyes:
+    start: VisionEncoder | None = None,
+) -> VisionEncoder:
     """Train the eyes from `start` or from nothing, on glances at `clips` drawn users a step."""
     torch.manual_seed(config.seed)
-    eyes = start or Eyes(sizes.senses)
+    eyes = start or VisionEncoder(sizes.listener)
     exam = draw_views(np.random.default_rng(EXAM_SEED), EXAM_CLIPS, 2, held_out=True)
 
     def losses(step: int) -> dict[str, Tensor]:
         views = draw_views(np.random.default_rng((config.seed, step)), clips, 1).to(config.device)
         with torch.autocast(torch.device(config.device).type, torch.bfloat16):
-            seen = eyes.perceive(eyes(views.frames))
+            seen = eyes.detect(eyes(views.frames))
         return sight_loss(seen, views)
 
     def evaluate(model: nn.Module, step: int) -> dict[str, float]:
         del step
-        assert isinstance(model, Eyes)
+        assert isinstance(model, VisionEncoder)
         views = exam.to(config.device)
-        marks = sight_marks(model.perceive(model(views.frames)), views)
+        marks = sight_marks(model.detect(model(views.frames)), views)
         return {f"held_out_{name}": value for name, value in marks.items()}
 
     average = train(config, eyes, losses, evaluate, resume=resume)

@@ -21,9 +21,9 @@ from torch.nn import functional as F
 from shared.models.causal import init_contexts
 from shared.models.layout import Tower
 from shared.models.pocket.config import FRAMES_PER_UNIT, PocketConfig
-from shared.models.pocket.listener import Heard, Listener
-from shared.models.pocket.phones import PHONES
-from shared.models.pocket.senses import Eyes
+from shared.models.pocket.network.encoders import VisionEncoder
+from shared.models.pocket.network.listener import Listener, SpeechDetection
+from shared.models.pocket.speech.phones import PHONES
 from shared.models.transformer import rms_norm
 from training.data.bank import Bank
 from training.data.scenes import compose_batch
@@ -65,13 +65,13 @@ class Student(nn.Module):
     def __init__(self, listener: Listener, dim: int) -> None:
         super().__init__()
         self.listener = listener
-        self.listener.eyes.requires_grad_(False)
+        self.listener.vision_encoder.requires_grad_(False)
         self.phones = nn.Linear(dim, len(PHONES))
 
     def train(self, mode: bool = True) -> Student:
         """As every module, but for the eyes."""
         super().train(mode)
-        self.listener.eyes.eval()
+        self.listener.vision_encoder.eval()
         return self
 
 
@@ -122,14 +122,14 @@ def warped_filters(filters_FM: Tensor, factors_B: Tensor) -> Tensor:
 
 def perceive(
     student: Student, sequence: Layout, lesson: Lesson, generator: torch.Generator | None
-) -> tuple[Heard, Tensor]:
+) -> tuple[SpeechDetection, Tensor]:
     """Run whole scenes at once; with a generator, hearing is warped and masked at random.
 
     Returns:
         What the heads say; phone logits [B, S, phones].
     """
     listener = student.listener
-    ears, size, units = listener.ears, len(lesson.pcm), sequence.units
+    ears, size, units = listener.audio_encoder, len(lesson.pcm), sequence.units
     spectrum_BTF, _ = ears.spectrum(lesson.pcm, ears.init_state(size).tail_BN)
     mel_FM = ears.mel_FM
     if generator is None:
@@ -141,7 +141,7 @@ def perceive(
     heard = ears.tokens(mel_BTM, init_contexts(ears.blocks, size))
     dark = -torch.ones(1, *lesson.frames.shape[2:], device=lesson.pcm.device)
     with torch.no_grad():
-        seen = listener.eyes(torch.cat([lesson.frames.flatten(0, 1), dark]))[:, 0]
+        seen = listener.vision_encoder(torch.cat([lesson.frames.flatten(0, 1), dark]))[:, 0]
     pictured = seen[:-1].view(*lesson.frames.shape[:2], -1)
     blind = seen[-1].expand(size - len(pictured), units, -1)
     picture, sound = listener.user_tokens(torch.cat([pictured, blind]), heard)
@@ -149,7 +149,7 @@ def perceive(
     out = listener.run(tokens.flatten(1, 2), sequence.kept_steps_R, writer(sequence, []))
     out = out.view(size, units, -1, out.shape[-1])
     sound_out = out[:, :, 1:].flatten(1, 2)
-    return listener.perceive(sound_out), student.phones(rms_norm(sound_out))
+    return listener.detect(sound_out), student.phones(rms_norm(sound_out))
 
 
 def _masked(mel_BTM: Tensor, generator: torch.Generator) -> Tensor:
@@ -162,7 +162,7 @@ def _masked(mel_BTM: Tensor, generator: torch.Generator) -> Tensor:
     return mel_BTM.masked_fill(hidden[:, None], float(mel_BTM.min()))
 
 
-def lesson_loss(heard: Heard, phones_BSP: Tensor, lesson: Lesson) -> dict[str, Tensor]:
+def lesson_loss(heard: SpeechDetection, phones_BSP: Tensor, lesson: Lesson) -> dict[str, Tensor]:
     """Cross-entropies of all heads, weighed against each other."""
     weight = torch.ones(heard.request.shape[-1], device=lesson.pcm.device)
     weight[1:] = REQUEST_WEIGHT
@@ -177,7 +177,7 @@ def lesson_loss(heard: Heard, phones_BSP: Tensor, lesson: Lesson) -> dict[str, T
     }  # fmt: skip
 
 
-def lesson_marks(heard: Heard, phones_BSP: Tensor, lesson: Lesson) -> dict[str, float]:
+def lesson_marks(heard: SpeechDetection, phones_BSP: Tensor, lesson: Lesson) -> dict[str, float]:
     """How often each head is right, in percent; requests by their frames, false alarms by the others."""
     request, truth = heard.request.argmax(-1), lesson.request
     asked, silent, known = truth > 0, truth == 0, lesson.phones >= 0
@@ -203,7 +203,7 @@ def train_thinker(
     pictured: int,
     units: int,
     resume: bool,
-    eyes: Eyes,
+    eyes: VisionEncoder,
     start: Listener | None = None,
     echoes: Sequence[Sound] = (),
 ) -> Listener:
@@ -213,8 +213,8 @@ def train_thinker(
     """
     torch.manual_seed(config.seed)
     listener = start or Listener(sizes)
-    listener.eyes = eyes
-    student = Student(listener, sizes.senses.dim)
+    listener.vision_encoder = eyes
+    student = Student(listener, sizes.listener.dim)
     sequence = lay_sequence(sizes.layout(), Tower.LISTENING, units).to(config.device)
     exam = [
         draw_lesson(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch.nn import functional as F
 
-from shared.models.pocket.phones import PHONE_IDS, SILENCE
-from shared.models.pocket.speech import MAX_FRAMES, NEIGHBOURS, PhoneTimer
+from shared.models.pocket.speech.phones import PHONE_IDS, SILENCE
+from shared.models.pocket.speech.pointer import MAX_FRAMES, NEIGHBOURS, PhoneTimer
 from training.data.phones import frames_of_each
 from training.data.speech import Utterance
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from shared.models.audio_codec import AudioCodec
 from shared.models.layout import STEPS_PER_UNIT
 from shared.models.pocket.config import PHONE_LEAD
-from shared.models.pocket.phones import SILENCE
+from shared.models.pocket.speech.phones import SILENCE
 from shared.models.video_codec import VideoCodec
 from training import files
 from training.data.face import draw

@@ -9,7 +9,7 @@ from torch import nn
 
 from shared.checkpoint import config_digest, load_weights
 from shared.models.pocket.config import PocketConfig
-from shared.models.pocket.weights import PocketWeights
+from shared.models.pocket.network.weights import PocketWeights
 from training.data.speech import Utterance, load_corpus
 from training.files import read, write
 from training.loop import CHECKPOINT, Schedule, TrainConfig

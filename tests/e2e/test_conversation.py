@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from shared.models.pocket.replies import FIXED, Request
+from shared.models.pocket.dialogue.replies import FIXED, Request
 from training.data.rooms import faint_noise
 from training.data.scenes import scene_of, voiced
 from training.data.synth import RATE

@@ -20,7 +20,7 @@ from shared.links.base import LinkEnd
 from shared.models.family import Family, UserUnit
 from shared.models.layout import KVBlock
 from shared.models.pocket.config import PocketConfig
-from shared.models.pocket.weights import PocketWeights
+from shared.models.pocket.network.weights import PocketWeights
 from shared.models.solver import unit_noise
 from shared.rendezvous import RendezvousListener, accept_performer
 from shared.slices import Flags, Kind, SliceHeader
@@ -69,7 +69,7 @@ def tiny_of(heads: int, folder: Path) -> Path:
 class Talk:
     """The Thinker's part of some sessions, by hand; each begins two units after the one before."""
 
-    def __init__(self, family: Family[Any, Any], link: LinkEnd) -> None:
+    def __init__(self, family: Family, link: LinkEnd) -> None:
         self._family, self._link = family, link
         memory = family.allocate(len(SEEDS))
         self._states = [family.init_state(memory, slot, seed) for slot, seed in enumerate(SEEDS)]
@@ -221,5 +221,5 @@ def test_a_rank_that_is_stuck(
 def test_what_ranks_can_not_share_is_refused(group: Any) -> None:
     performer = group.start("performer", "--config", "tiny", "--ranks", "2")
     assert performer.wait() == 2
-    why = "config tiny: transformer: kv_heads=1 can't be shared out to 2 ranks evenly"
+    why = "config tiny: transformer: kv_heads=1 can't be split over 2 ranks evenly"
     assert performer.output == f"performer: {why}\n"

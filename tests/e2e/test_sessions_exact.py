@@ -88,7 +88,7 @@ class Talk:
 class House:
     """The Thinker's end of a pair: sessions join and leave."""
 
-    def __init__(self, family: Family[Any, Any], link: LinkEnd, config: RuntimeConfig, clock: Clock) -> None:
+    def __init__(self, family: Family, link: LinkEnd, config: RuntimeConfig, clock: Clock) -> None:
         self.talks: list[Talk] = []
         options = PipelineOptions(
             slots=SLOTS, phases=config.phases, exchange=ChunkMode(config.exchange),
@@ -144,14 +144,14 @@ CONFIG = replace(load_config("tiny"), sessions=SLOTS, phases=PHASES)
 
 
 @pytest.fixture(scope="module")
-def family() -> Iterator[Family[Any, Any]]:
+def family() -> Iterator[Family]:
     threads = torch.get_num_threads()
     yield load_model(CONFIG, "cpu")
     torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")
-def alone(family: Family[Any, Any]) -> list[list[Reply]]:
+def alone(family: Family) -> list[list[Reply]]:
     """What each user gets in one process, with nobody else there."""
     return [
         list(reply_to(family, SEED, (observe(user, unit) for unit in range(UNITS)))) for user in range(SLOTS)
@@ -159,7 +159,7 @@ def alone(family: Family[Any, Any]) -> list[list[Reply]]:
 
 
 @pytest.fixture(scope="module")
-def batch_invariant(family: Family[Any, Any], alone: list[list[Reply]]) -> bool:
+def batch_invariant(family: Family, alone: list[list[Reply]]) -> bool:
     """Whether four that go through every pass together get the same bits as each alone."""
     together = replies_to(
         family, [SEED] * SLOTS, ([observe(user, unit) for user in range(SLOTS)] for unit in range(6))
@@ -205,7 +205,7 @@ CLOCKS = pytest.mark.parametrize(
 )
 def pair(
     request: pytest.FixtureRequest,
-    family: Family[Any, Any],
+    family: Family,
     groups: Callable[[], AbstractContextManager[Any]],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[LinkEnd, RuntimeConfig]]:
@@ -233,7 +233,7 @@ def write_config(path: Path, **choices: str) -> Path:
 
 @CLOCKS
 def test_sessions_among_others_get_what_they_get_alone(
-    family: Family[Any, Any],
+    family: Family,
     pair: tuple[LinkEnd, RuntimeConfig],
     alone: list[list[Reply]],
     batch_invariant: bool,
@@ -250,7 +250,7 @@ def test_sessions_among_others_get_what_they_get_alone(
 @pytest.mark.parametrize("exchange", [ChunkMode.PACKED, ChunkMode.LAYERWISE])
 @CLOCKS
 def test_the_replica_of_all_sessions_is_exact(
-    family: Family[Any, Any], exchange: ChunkMode, rememberer: Rememberer, make_clock: Callable[[], Clock]
+    family: Family, exchange: ChunkMode, rememberer: Rememberer, make_clock: Callable[[], Clock]
 ) -> None:
     config = replace(CONFIG, exchange=exchange.value, remember=rememberer.value)
     thinker_end, performer_end = loopback_pair(handshake_params(family, config, "auto").shape)

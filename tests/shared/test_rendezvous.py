@@ -48,7 +48,7 @@ def join(threads: ThreadPoolExecutor, port: int, terms: HandshakeParams = TERMS)
 def check_it_works(thinker_end: LinkEnd, performer_end: LinkEnd) -> None:
     for one, other, number in ((thinker_end, performer_end, 1), (performer_end, thinker_end, 2)):
         one.sender.reserve(PATIENCE_S)[:5].fill_(number)
-        one.sender.send(SliceHeader(kind=Kind.STATE, session=1, epoch=0, unit=number, payload_bytes=5))
+        one.sender.send(SliceHeader(kind=Kind.STATE, session=1, unit=number, payload_bytes=5))
         header, payload = other.receiver.receive(PATIENCE_S)
         assert (header.unit, payload.tolist()) == (number, 5 * [number])
         other.receiver.release()

@@ -37,7 +37,7 @@ PATIENCE_S = 20.0  # of a test for the server; generous, since the machine may b
 
 @dataclasses.dataclass(kw_only=True, eq=False)
 class EchoSession:
-    session: int
+    number: int
     inbox: UserSource
     on_unit: Callable[[AgentUnit], None]
     on_end: Callable[[str], None]
@@ -60,7 +60,6 @@ class EchoEngine:
         self.open: list[EchoSession] = []
         self.opened = 0
         self.paints: np.ndarray | None = None  # shown instead of the user
-        self.warns = ""
         self._lock = threading.Lock()
 
     def open_session(
@@ -69,7 +68,7 @@ class EchoEngine:
         if len(self.open) >= self.slots:
             return None
         self.opened += 1
-        session = EchoSession(session=self.opened, inbox=inbox, on_unit=on_unit, on_end=on_end)
+        session = EchoSession(number=self.opened, inbox=inbox, on_unit=on_unit, on_end=on_end)
         self.open.append(session)
         return session
 
@@ -129,7 +128,6 @@ class EchoEngine:
                             speaking=bool(texts),
                             refused=tuple(text for text in user.texts if text not in texts),
                             heard="hello" if texts else "",
-                            warning=self.warns,
                         ),
                         media=AgentMedia(pcm=(user.pcm * 32_768).astype(np.int16), frames=frames),
                     )
@@ -238,7 +236,7 @@ async def running(engine: EchoEngine, **options: Any) -> AsyncIterator[Server]:
 
 
 @pytest.fixture(scope="session")
-def tiny_family() -> Iterator[Family[Any, Any]]:
+def tiny_family() -> Iterator[Family]:
     """The tiny model, whole."""
     threads = torch.get_num_threads()
     yield load_model(load_config("tiny"), "cpu")

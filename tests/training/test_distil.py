@@ -10,7 +10,7 @@ from torch import Tensor
 from shared.config import load_config
 from shared.models.layout import STEPS_PER_UNIT, Tower
 from shared.models.pocket.config import FRAMES_PER_UNIT, GESTURES, PocketConfig
-from shared.models.pocket.network import StreamerNetwork
+from shared.models.pocket.network.streamer import StreamerNetwork
 from shared.models.solver import euler, flow_times
 from shared.tables import from_table
 from training import files

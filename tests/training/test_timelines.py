@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from shared.models.pocket.phones import PHONE_IDS, SILENCE
+from shared.models.pocket.speech.phones import PHONE_IDS, SILENCE
 from training.data.phones import frames_of_each, slots_of
 from training.data.speech import Utterance
 from training.tracks import FRAME_SAMPLES, lay_out

@@ -4,7 +4,7 @@ import itertools
 import numpy as np
 import pytest
 
-from shared.models.pocket.replies import Colour
+from shared.models.pocket.dialogue.replies import Colour
 from training.data.seen_look import HELD_OUT_STYLE, somebody
 from training.data.seen_paints import PAINTS, SEEN, nameable
 from training.data.seen_shapes import Joint, box, ellipse, paint

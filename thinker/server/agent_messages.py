@@ -16,8 +16,6 @@ def agent_messages(unit: int, decision: StepDecision, *, audible: bool) -> Itera
         decision: of its state pass.
         audible: whether the unit will be heard and seen; else its words are not said either.
     """
-    if decision.warning:
-        yield m.Warning(code="session", message=decision.warning)
     for line in decision.refused:
         yield text_refused(line, "nothing in it can be spoken, or too much waits to be spoken")
     if audible and decision.heard:

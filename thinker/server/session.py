@@ -151,7 +151,7 @@ class Session:
         self._slot = self._engine.open_session(inbox=self._inbox, on_unit=self.on_unit, on_end=self.on_end)
         if self._slot is None:
             return False
-        log.info("session %s begins as number %d", self.session_id, self._slot.session)
+        log.info("session %s begins as number %d", self.session_id, self._slot.number)
         about = dataclasses.asdict(self._engine.spec)  # its fields are named as those of `ready`
         self._send(m.Ready(session_id=self.session_id, audio_codec="pcm16", video_codec="jpeg", **about))
         return True

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.progress import track
 
-from shared.models.pocket.phones import PHONE_IDS, PHONES
-from shared.models.pocket.replies import Request
+from shared.models.pocket.dialogue.replies import Request
+from shared.models.pocket.speech.phones import PHONE_IDS, PHONES
 from training.data.casting import Job, plan
 from training.data.sound import RATE, finish
 from training.data.voices import Spoken, say

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shared.models.pocket.replies import Request
+from shared.models.pocket.dialogue.replies import Request
 from training.data.requests import NEAR_MISSES, begins_or_ends_as_request, wording
 from training.data.sentences import everyday, is_held_out, prose
 from training.data.voices import SHARES, Voice, installed

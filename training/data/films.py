@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from shared.models.pocket.replies import Request
+from shared.models.pocket.dialogue.replies import Request
 from training.data.samples import write_mp4
 from training.data.scenes import Bank
 from training.data.targets import Event

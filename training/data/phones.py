@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared.models.pocket.phones import PHONE_IDS, SILENCE
+from shared.models.pocket.speech.phones import PHONE_IDS, SILENCE
 
 FRAME_MS = 40
 

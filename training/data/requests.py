@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 
-from shared.models.pocket.replies import Request
+from shared.models.pocket.dialogue.replies import Request
 
 
 def _listed(text: str) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import colorsys
 
-from shared.models.pocket.replies import Colour
+from shared.models.pocket.dialogue.replies import Colour
 from training.data.seen_shapes import Rgb
 
 Range = tuple[float, float]

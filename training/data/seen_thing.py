@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shared.models.pocket.replies import Colour
+from shared.models.pocket.dialogue.replies import Colour
 from training.data.seen_look import any_colour
 from training.data.seen_paints import PAINTS
 from training.data.seen_shapes import Floats, Joint, Rgb, Shape, box, ellipse, limb, mixed, polygon, shaded

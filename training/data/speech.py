@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.progress import track
 
-from shared.models.pocket.phones import PHONE_IDS
+from shared.models.pocket.speech.phones import PHONE_IDS
 from training.data.sentences import corpus
 from training.errors import TrainingError
 from training.files import require_room

@@ -11,8 +11,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.models.pocket.phones import PHONE_IDS, PHONES, SILENCE
-from shared.models.pocket.replies import Request
+from shared.models.pocket.dialogue.replies import Request
+from shared.models.pocket.speech.phones import PHONE_IDS, PHONES, SILENCE
 from training.data.synth import RATE, Sound
 
 FRAME = 640  # samples, 40 ms

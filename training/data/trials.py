@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from shared.models.pocket.replies import Request
+from shared.models.pocket.dialogue.replies import Request
 from training.data.noise import background
 from training.data.rooms import captured, impulse_response, worn
 from training.data.scenes import Bank, Odds, Scene, compose, pick, scene_of, voiced

@@ -15,7 +15,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.models.pocket.replies import Colour
+from shared.models.pocket.dialogue.replies import Colour
 from training.data.seen_camera import light, shoot
 from training.data.seen_look import any_colour, skin_of, somebody
 from training.data.seen_paths import beside, moves, raised, stroll

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.models.pocket.replies import Request
+from shared.models.pocket.dialogue.replies import Request
 from training.data import espeak, festival, kokoro, piper
 from training.data.sound import finish, read_wave
 from training.errors import TrainingError

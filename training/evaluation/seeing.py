@@ -8,8 +8,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.models.pocket.dialogue.replies import Colour, Request, reply
 from shared.models.pocket.family import PocketFamily
-from shared.models.pocket.replies import Colour, Request, reply
 from training.data.gaze import gaze_of
 from training.data.users import Sight, follow, still
 from training.evaluation.conversation import Conversation
@@ -137,7 +137,7 @@ def look_at(family: PocketFamily, scenes: int, seed: int) -> list[Seen]:
         sight = scene(rng, SCENE_UNITS)
         for user in observations(family, np.zeros(SCENE_UNITS * UNIT_SAMPLES, np.float32), sight.frames):
             conversation.hear(user)
-        manners = conversation.state.manners
+        manners = conversation.state.turn_taking
         results.append(
             Seen(
                 there=bool(sight.present[-1]), thought_there=manners.present,

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.models.pocket.dialogue.replies import Request
 from shared.models.pocket.family import PocketFamily
-from shared.models.pocket.replies import Request
 from training.data.gaze import nod_of
 from training.data.scenes import Scene
 from training.data.synth import RATE

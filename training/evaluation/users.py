@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.models.family import UserUnit
+from shared.models.pocket.dialogue.replies import Request
 from shared.models.pocket.family import PocketFamily
-from shared.models.pocket.replies import Request
 from training.data.bank import Bank, load_bank
 from training.data.noise import background
 from training.data.rooms import captured, faint_noise, impulse_response, worn

@@ -101,7 +101,7 @@ def play(role: str, end: LinkEnd, warm: Callable[[], None] = lambda: None) -> No
 
 
 def header_of(payload_bytes: int, unit: int = 0, kind: Kind = Kind.STATE) -> SliceHeader:
-    return SliceHeader(kind=kind, session=1, epoch=0, unit=unit, payload_bytes=payload_bytes)
+    return SliceHeader(kind=kind, session=1, unit=unit, payload_bytes=payload_bytes)
 
 
 def echo(end: LinkEnd, _warm: Callable[[], None]) -> None:

@@ -29,7 +29,7 @@ async def get(server: Any, path: str, **options: Any) -> httpx.Response:
 
 
 @pytest.fixture
-def engine(tiny_family: Family[Any, Any]) -> Iterator[ThinkerEngine]:
+def engine(tiny_family: Family) -> Iterator[ThinkerEngine]:
     """Of `run_server`: the real one with the tiny model, on its thread, and a Performer on another."""
     link, performer_end = loopback_pair(handshake_params(tiny_family, load_config("tiny"), "auto").shape)
     options = EngineOptions(model="tiny", pin="off", pipeline=PipelineOptions(slots=1))

@@ -152,14 +152,6 @@ async def test_a_line_that_is_refused_in_a_void_unit_is_told(server: Any) -> Non
         assert (answer.epoch, answer.unit) == (1, 1), "no media of the void unit"
 
 
-async def test_what_the_model_has_to_say_of_the_session_is_told(server: Any) -> None:
-    async with await server.connect() as client:
-        await client.start()
-        server.engine.warns = "it begins to forget"
-        await server.engine.tick()
-        assert await client.next(m.Warning) == m.Warning(code="session", message="it begins to forget")
-
-
 async def test_sessions_that_run_together_hear_only_their_own(server: Any) -> None:
     server.engine.slots = 3
     async with contextlib.AsyncExitStack() as stack:

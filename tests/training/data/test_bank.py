@@ -3,7 +3,7 @@ import shutil
 import numpy as np
 import pytest
 
-from shared.models.pocket.replies import Request
+from shared.models.pocket.dialogue.replies import Request
 from training.data import bank
 from training.data.bank import Bank, load_bank, speak_all, together, warped, write
 from training.data.casting import plan

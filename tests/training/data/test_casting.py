@@ -3,7 +3,7 @@ import shutil
 import numpy as np
 import pytest
 
-from shared.models.pocket.replies import Request
+from shared.models.pocket.dialogue.replies import Request
 from training.data.bank import QUICK
 from training.data.casting import plan
 from training.data.requests import WORDINGS, begins_or_ends_as_request, plain

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from shared.models.pocket.replies import Request
+from shared.models.pocket.dialogue.replies import Request
 from training.data.requests import NEAR_MISSES, WORDINGS, begins_or_ends_as_request, plain, wording
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from shared.models.pocket.phones import PHONE_IDS
-from shared.models.pocket.replies import Request
+from shared.models.pocket.dialogue.replies import Request
+from shared.models.pocket.speech.phones import PHONE_IDS
 from training.data.scenes import (
     LOUDER_DB,
     SHORT_PAUSE_S,

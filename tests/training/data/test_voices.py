@@ -3,7 +3,7 @@ import shutil
 import numpy as np
 import pytest
 
-from shared.models.pocket.phones import PHONE_IDS
+from shared.models.pocket.speech.phones import PHONE_IDS
 from training.data import espeak, voices
 from training.data.voices import VOICES, installed, say
 from training.errors import TrainingError

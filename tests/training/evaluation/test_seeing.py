@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from shared.models.pocket.replies import Colour
+from shared.models.pocket.dialogue.replies import Colour
 from training.evaluation.seeing import EDGE, LATE_FRAMES, PARTS, Gaze, Seen, gaze_measures, scene, stroll
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from shared.models.pocket.phones import SILENCE
-from shared.models.pocket.speech import PhoneTimer
+from shared.models.pocket.speech.phones import SILENCE
+from shared.models.pocket.speech.pointer import PhoneTimer
 from training.data.sentences import is_held_out
 from training.evaluation.conversation import Recital
 from training.evaluation.speaking import (
@@ -57,7 +57,7 @@ def test_a_recital_keeps_to_its_script() -> None:
     recital = Recital(script=deque([3, 4, 5, 6, 7]))
     timer, generator = PhoneTimer(), torch.Generator()
     recital.say("hello")
-    recital.hush()
+    recital.stop()
     busy = [recital.busy]
     said = []
     for _ in range(3):

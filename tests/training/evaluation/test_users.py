@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shared.models.pocket.replies import Request
+from shared.models.pocket.dialogue.replies import Request
 from training.data.bank import Bank
 from training.data.voices import installed
 from training.evaluation.users import (

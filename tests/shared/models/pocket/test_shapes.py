@@ -8,7 +8,7 @@ from shared.devices import Device
 from shared.models.layout import KVBlock, Tower
 from shared.models.pocket.config import PocketConfig
 from shared.models.pocket.family import PocketFamily
-from shared.models.pocket.weights import PocketWeights
+from shared.models.pocket.network.weights import PocketWeights
 from shared.tables import from_table
 
 
@@ -39,14 +39,15 @@ def test_large_shapes_build(name: str, speaking: float, listening: float, tokens
     family = on_meta(name)
     network, config = family.weights.network, family.config
     towers = count(network.transformer), count(network.listener.transformer)
-    assert towers == (config.transformer.numbers, config.listening().numbers)
+    assert towers == (config.transformer.numbers, config.listening_tower().numbers)
     assert towers == pytest.approx((speaking, listening), rel=0.03)
-    assert 0 < count(family.weights) - sum(towers) < 50e6  # codecs, senses, flow time, embeddings
+    assert 0 < count(family.weights) - sum(towers) < 50e6  # codecs, encoders, flow time, embeddings
     assert config.video.tokens_per_frame == tokens
     assert config.video.grid == (4, 7)
     cache = family.allocate(2).cache
     assert cache.kv_L2SNKD.is_meta
-    assert cache.slice_elements(KVBlock.COMMIT) * 4 == family.slice_bytes(KVBlock.COMMIT)
+    numbers = cache.kv_L2SNKD[:, :, 0, 0].numel() * family.layout.tokens(KVBlock.COMMIT)
+    assert numbers * 4 == family.slice_bytes(KVBlock.COMMIT)
 
 
 @torch.no_grad()

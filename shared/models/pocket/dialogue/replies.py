@@ -1,6 +1,6 @@
 """What the pocket agent can be asked, and what it answers: the whole of its conversation, on one page.
 
-The listening tower hears *which* of these was asked (`network.Listener`); the words of the answer are spelled
+The listening tower hears *which* of these was asked (`network.listener`); the words of the answer are spelled
 and spoken like typed ones.
 """
 
@@ -10,7 +10,7 @@ import enum
 
 
 class Request(enum.IntEnum):
-    """What the user asked; the value indexes the listener's head. Wordings: `training/data/requests.py`."""
+    """What the user asked; the value indexes the listener's head. Wordings: `training.data`."""
 
     NONE = 0
     HELLO = 1

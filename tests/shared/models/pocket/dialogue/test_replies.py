@@ -2,10 +2,10 @@ import itertools
 
 import pytest
 
-from shared.models.pocket.phones import PHONE_IDS
-from shared.models.pocket.replies import Colour, Request, reply, what_is_seen
-from shared.models.pocket.speech import Speech
-from shared.models.pocket.spelling import spell
+from shared.models.pocket.dialogue.replies import Colour, Request, reply, what_is_seen
+from shared.models.pocket.speech.phones import PHONE_IDS
+from shared.models.pocket.speech.pointer import SpeechPointer
+from shared.models.pocket.speech.spelling import spell
 
 ASKED = [request for request in Request if request]
 
@@ -14,7 +14,7 @@ ASKED = [request for request in Request if request]
 def test_every_request_has_an_answer_that_can_be_spoken(request_: Request) -> None:
     for present, colour, last in itertools.product((True, False), Colour, ("", "Good day.")):
         line = reply(request_, last=last, present=present, colour=colour)
-        assert Speech().say(line)
+        assert SpeechPointer().say(line)
         assert all(phone in PHONE_IDS for word in spell(line) for phone in word.phones)
 
 

@@ -14,12 +14,12 @@ from shared.errors import CheckpointError, ConfigError
 from shared.models.cache import KVCache
 from shared.models.family import Role, UserUnit, model_builder
 from shared.models.layout import KVBlock, Tower
-from shared.models.pocket.config import History, PocketConfig
+from shared.models.pocket.config import PocketConfig
+from shared.models.pocket.dialogue.replies import Request
 from shared.models.pocket.family import PocketFamily
-from shared.models.pocket.replies import Request
-from shared.models.pocket.spelling import spell
+from shared.models.pocket.network.weights import PocketWeights
+from shared.models.pocket.speech.spelling import spell
 from shared.models.pocket.state import PocketState, Replica
-from shared.models.pocket.weights import PocketWeights
 from shared.models.single import Reply, reply_to
 from shared.models.transformer import rms_norm
 from shared.tables import from_table
@@ -113,21 +113,21 @@ def silent(units: int) -> list[UserUnit]:
 
 
 @torch.no_grad()
-def impressionable(family: PocketFamily) -> PocketFamily:
+def responsive(family: PocketFamily) -> PocketFamily:
     """Noise is heard as a request, between the two sides of what the tower makes of noise and silence.
 
-    And heads that are sure of what they see: the gaze follows every picture.
+    And a scene head that is sure of what it sees: the gaze follows every picture.
     """
     listener = family.weights.network.listener
     sides = [torch.cat([tower_of(family, user) for user in some]).mean(0) for some in (users(4), silent(4))]
     axis = sides[0] - sides[1]
     steep = 100 * axis / axis.square().sum()
-    listener.of_sound.weight.zero_()
-    listener.of_sound.bias.fill_(-100)
-    listener.of_sound.bias[Request.NONE] = 0
-    listener.of_sound.weight[Request.NAME] = steep
-    listener.of_sound.bias[Request.NAME] = -steep @ (sides[0] + sides[1]) / 2
-    listener.eyes.tell.weight.mul_(30)
+    listener.speech_head.weight.zero_()
+    listener.speech_head.bias.fill_(-100)
+    listener.speech_head.bias[Request.NONE] = 0
+    listener.speech_head.weight[Request.NAME] = steep
+    listener.speech_head.bias[Request.NAME] = -steep @ (sides[0] + sides[1]) / 2
+    listener.vision_encoder.scene_head.weight.mul_(30)
     return family
 
 
@@ -148,7 +148,7 @@ def tower_of(family: PocketFamily, user: UserUnit) -> torch.Tensor:
 def test_a_unit_knows_nothing_of_the_next_and_acts_on_what_was(
     tiny_family: BuildFamily, change: dict[str, object]
 ) -> None:
-    family = impressionable(tiny_family())
+    family = responsive(tiny_family())
     observations = silent(12)
     one = list(reply_to(family, 7, observations))
     two = list(reply_to(family, 7, with_another_unit(observations, 4, **change)))
@@ -166,7 +166,7 @@ def test_the_towers_do_not_see_each_other(tiny_family: BuildFamily, change: dict
     """What the user does reaches the agent through the heads alone: with these silent, not at all."""
     family = tiny_family()
     listener = family.weights.network.listener
-    for head in (listener.of_sound, listener.eyes.tell):
+    for head in (listener.speech_head, listener.vision_encoder.scene_head):
         head.weight.zero_()
         head.bias.zero_()
     observations = users(6)
@@ -235,6 +235,43 @@ def hand_over(
     performer.import_kv(there, block, unit, message)
 
 
+@pytest.mark.parametrize("role", [Role.THINKER, Role.PERFORMER], ids=lambda role: role.value)
+def test_nothing_of_a_session_is_left_in_its_slot_and_the_next_is_as_in_a_new_one(role: Role) -> None:
+    config = from_table(PocketConfig, TINY, "model")
+    family = PocketFamily.build(config, weights=None, device=CPU, role=role)
+    memory, fresh = family.allocate(3), family.allocate(3)
+    ended, neighbour = (family.init_state(memory, slot, slot) for slot in (1, 2))
+    for state in (ended, neighbour):
+        live_through(family, state, 6, seed=state.slot)
+    kept = memory.cache.kv_L2SNKD[:, :, 2].clone()
+    assert kept.any()
+    assert memory.cache.kv_L2SNKD[:, :, 1].any()
+    family.end_state(ended)
+    assert not memory.cache.kv_L2SNKD[:, :, :2].view(torch.uint8).any()
+    assert torch.equal(memory.cache.hidden_SN[:2], fresh.cache.hidden_SN[:2])
+    assert torch.equal(memory.cache.kv_L2SNKD[:, :, 2], kept)
+    made = [live_through(family, family.init_state(m, 1, 5), 4, seed=9) for m in (memory, fresh)]
+    assert all(torch.equal(a, b) for a, b in zip(*made, strict=True))
+    assert torch.equal(memory.cache.kv_L2SNKD[:, :, 1], fresh.cache.kv_L2SNKD[:, :, 1])
+
+
+def live_through(family: PocketFamily, state: Replica, units: int, seed: int) -> list[torch.Tensor]:
+    """What a role makes of units: a Thinker keys and values, a Performer latents of some that it is given."""
+    made = []
+    generator = torch.Generator().manual_seed(seed)
+    for unit, user in enumerate(users(units, {1: "hello"}, seed)):
+        if isinstance(state, PocketState):
+            family.state_pass([state], [unit], [user], family.encode([state], [user]))
+            family.commit([state], [unit], [torch.randn(family.config.latent_numbers, generator=generator)])
+            made.append(state.cache.kv_L2SNKD[:, :, state.slot].clone())
+        else:
+            for block in KVBlock:
+                given = torch.randn(family.slice_bytes(block) // 4, generator=generator)
+                family.import_kv(state, block, unit, given.view(torch.uint8))
+            made += family.solve([state], [unit])
+    return made
+
+
 def test_sessions_of_one_family_do_not_touch_each_other(tiny_family: BuildFamily) -> None:
     family = tiny_family()
     here, there = users(8, {1: "hello"}), users(8, {2: "good bye"}, seed=3)
@@ -258,7 +295,7 @@ def test_what_cant_be_said_is_handed_back(tiny_family: BuildFamily) -> None:
     assert [part.refused for part in said] == [(), ("🙂",), ()]
 
 
-def test_an_interruption_silences_the_text_slots_at_once(tiny_family: BuildFamily) -> None:
+def test_an_interruption_silences_the_speech_tokens_at_once(tiny_family: BuildFamily) -> None:
     family = tiny_family()
     line = "this will take a good while to say and nobody wants to hear the end of it"
     observations = with_another_unit(users(30, {0: line}), 8, interrupted=True)
@@ -306,7 +343,7 @@ def test_the_cache_stays_where_and_as_large_as_it_is(tiny_family: BuildFamily) -
         latents = family.solve([state], [unit])
         family.decode([state], latents)
         family.commit([state], [unit], latents)
-        sizes = (state.ears.tail_BN.numel(), state.sound.tail_BN.numel(), state.picture.numel())
+        sizes = (state.audio_in.tail_BN.numel(), state.audio_out.tail_BN.numel(), state.video_out.numel())
         assert sizes == (240, 480, 2 * 16 * 4 * 4)
     assert (state.cache.kv_L2SNKD.data_ptr(), state.cache.kv_L2SNKD.nbytes) == cache
 
@@ -357,12 +394,10 @@ def test_an_unknown_family_is_named() -> None:
         ({"spans": {"text": 0}}, "text=0 must be at least 1"),
         ({"audio": {"hop": 320}}, "1280 samples a latent are not 40 ms"),
         ({"video": {"height": 100}}, "height=100 is not a multiple"),
-        ({"senses": {"width": 100}}, "width=100 is not a multiple"),
-        ({"senses": {"sample_rate": 8000}}, "hop=160 is not 10 ms at sample_rate=8000"),
-        ({"senses": {"window": 80}}, "window=80 is shorter than hop=160"),
-        ({"history": "full"}, "model: history='full' needs one span for all, not picture=12, sound=24"),
-        ({"history": "window"}, "history='window' needs one span for all"),
-        ({"history": "endless"}, "model.history='endless': Invalid enum value"),
+        ({"listener": {"width": 100}}, "width=100 is not a multiple"),
+        ({"listener": {"sample_rate": 8000}}, "hop=160 is not 10 ms at sample_rate=8000"),
+        ({"listener": {"window": 80}}, "window=80 is shorter than hop=160"),
+        ({"history": "full"}, "model.history is not a setting"),
     ],
 )
 def test_a_wrong_setting_is_a_config_error_in_one_line(table: dict[str, object], message: str) -> None:
@@ -371,39 +406,16 @@ def test_a_wrong_setting_is_a_config_error_in_one_line(table: dict[str, object],
     assert "\n" not in str(caught.value)
 
 
-def test_a_hushed_unit_fades_and_is_silent_while_the_slots_ran_ahead(tiny_family: BuildFamily) -> None:
+def test_a_unit_that_is_cut_short_fades_and_is_silent_as_far_as_the_phones_ran_ahead(
+    tiny_family: BuildFamily,
+) -> None:
     family = tiny_family()
     observations = users(6, {0: "hello there"})
     one = list(reply_to(family, 7, observations))
     two = list(reply_to(family, 7, with_another_unit(observations, 4, interrupted=True)))
     assert all(same(a, b) for a, b in zip(one[:4], two[:4], strict=True))
-    hushed = two[4].media.pcm
+    cut_short = two[4].media.pcm
     assert np.abs(one[4].media.pcm[640:1280]).max() > 0
-    assert np.abs(hushed[:80]).max() > 0
-    assert not hushed[159:1280].any()
-    assert np.abs(hushed[1280:]).max() > 0  # random weights are never silent by themselves
-
-
-@pytest.mark.parametrize("history", ["full", "window"])
-def test_a_history_of_one_span_sees_no_more_than_was_and_forgets_in_silence_but_for_a_warning(
-    tiny_family: BuildFamily, history: str
-) -> None:
-    """Beyond its span a full history is a window; memory stays where and as large as it is."""
-    spans = {"picture": 6, "sound": 6, "text": 6}
-    family = tiny_family(spans=spans, history=history)
-    replies = list(reply_to(family, 7, users(20, {1: "hello"})))
-    warned = [unit for unit, reply in enumerate(replies) if reply.decision.warning]
-    assert warned == ([6] if history == "full" else [])
-    if warned:
-        assert replies[6].decision.warning.startswith("what was more than 0.016 minutes ago is forgotten")
-    tiered = list(reply_to(tiny_family(spans=spans), 7, users(20, {1: "hello"})))
-    assert all(torch.equal(a.latents, b.latents) for a, b in zip(replies, tiered, strict=True))
-
-
-def test_weights_fit_the_spans_whatever_they_are_called() -> None:
-    equal = {"spans": {"picture": 6, "sound": 6, "text": 6}}
-    digests = {
-        config_digest(from_table(PocketConfig, TINY | equal | {"history": h.value}, "model")) for h in History
-    }
-    assert len(digests) == 1
-    assert digests != {config_digest(from_table(PocketConfig, TINY, "model"))}
+    assert np.abs(cut_short[:80]).max() > 0
+    assert not cut_short[159:1280].any()
+    assert np.abs(cut_short[1280:]).max() > 0  # random weights are never silent by themselves

@@ -9,7 +9,7 @@ import torch
 from shared.devices import Device
 from shared.models.family import UserUnit
 from shared.models.pocket.family import PocketFamily
-from shared.models.pocket.passes import CapturedPasses, Passes
+from shared.models.pocket.network.passes import CapturedPasses, Passes
 
 BuildFamily = Callable[..., PocketFamily]
 UNITS = 9  # more than the rings hold

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from shared.models.cache import KVCache
 from shared.models.layout import STEPS_PER_UNIT, KVBlock, Tower
+from shared.models.pocket.dialogue.replies import Colour, Request
 from shared.models.pocket.family import PocketFamily
-from shared.models.pocket.listener import Heard
-from shared.models.pocket.replies import Colour, Request
+from shared.models.pocket.network.listener import SpeechDetection
 from training.sequence import lay_sequence, writer
 
 BuildFamily = Callable[..., PocketFamily]
@@ -21,7 +21,7 @@ ROUNDING = 5e-5  # fp32: sums in another order
 
 @pytest.fixture
 def family(tiny_family: BuildFamily) -> PocketFamily:
-    return tiny_family(transformer={"kv_heads": 2}, senses={"heads": 2}, spans={"picture": 2, "sound": 3})
+    return tiny_family(transformer={"kv_heads": 2}, listener={"heads": 2}, spans={"picture": 2, "sound": 3})
 
 
 @pytest.fixture
@@ -30,25 +30,28 @@ def scene() -> tuple[Tensor, Tensor]:
     return 0.1 * torch.randn(1, UNITS * SAMPLES), torch.rand(1, UNITS, 4, 3, 64, 64) * 2 - 1
 
 
-def at_once(family: PocketFamily, pcm_BN: Tensor, frames: Tensor) -> Heard:
+def at_once(family: PocketFamily, pcm_BN: Tensor, frames: Tensor) -> SpeechDetection:
     listener = family.weights.network.listener
-    seen, heard = listener.eyes(frames[0])[None, :, 0], listener.ears(pcm_BN, listener.ears.init_state(1))
-    picture, sound = listener.user_tokens(seen, heard)
+    encoder = listener.audio_encoder
+    sound_BTC = encoder(pcm_BN, encoder.init_state(1))
+    picture, sound = listener.user_tokens(listener.vision_encoder(frames[0])[None, :, 0], sound_BTC)
     tokens = torch.cat([picture[:, :, None], sound.unflatten(1, (UNITS, -1))], dim=2)
     sequence = lay_sequence(family.layout, Tower.LISTENING, UNITS)
     out = listener.run(tokens.flatten(1, 2), sequence.kept_steps_R, writer(sequence, []))
-    return listener.perceive(out.unflatten(1, (UNITS, -1))[:, :, 1:].flatten(1, 2))
+    return listener.detect(out.unflatten(1, (UNITS, -1))[:, :, 1:].flatten(1, 2))
 
 
-def streamed(family: PocketFamily, pcm_BN: Tensor, frames: Tensor) -> list[Heard]:
-    listener, ears = family.weights.network.listener, family.weights.network.listener.ears.init_state(1)
+def streamed(family: PocketFamily, pcm_BN: Tensor, frames: Tensor) -> list[SpeechDetection]:
+    listener = family.weights.network.listener
+    stream = listener.audio_encoder.init_state(1)
     cache = KVCache(family.layout, family.config.transformer, dtype=torch.float32, device="cpu")
     made = []
     for unit, pcm in enumerate(pcm_BN.split(SAMPLES, dim=1)):
-        tokens = torch.cat(listener.user_tokens(listener.eyes(frames[:, unit]), listener.ears(pcm, ears)), 1)
+        encoded = listener.vision_encoder(frames[:, unit]), listener.audio_encoder(pcm, stream)
+        tokens = torch.cat(listener.user_tokens(*encoded), 1)
         steps_T = family.layout.steps(KVBlock.STATE, unit, Tower.LISTENING)
         attend = cache.attend(cache.writing(KVBlock.STATE, [0], [unit], Tower.LISTENING))
-        made.append(listener.perceive(listener.run(tokens, steps_T, attend)[:, 1:]))
+        made.append(listener.detect(listener.run(tokens, steps_T, attend)[:, 1:]))
     return made
 
 
@@ -61,32 +64,32 @@ def test_streamed_equals_at_once(family: PocketFamily, scene: tuple[Tensor, Tens
 
 
 @torch.no_grad()
-def test_ears_streamed_equal_ears_offline(family: PocketFamily, scene: tuple[Tensor, Tensor]) -> None:
-    ears, pcm_BN = family.weights.network.listener.ears, scene[0]
-    whole = ears(pcm_BN, ears.init_state(1))
+def test_sound_streamed_equals_sound_offline(family: PocketFamily, scene: tuple[Tensor, Tensor]) -> None:
+    encoder, pcm_BN = family.weights.network.listener.audio_encoder, scene[0]
+    whole = encoder(pcm_BN, encoder.init_state(1))
     for piece in (640, 1920, SAMPLES):
-        state = ears.init_state(1)
-        parts = [ears(part, state) for part in pcm_BN.split(piece, dim=1)]
+        state = encoder.init_state(1)
+        parts = [encoder(part, state) for part in pcm_BN.split(piece, dim=1)]
         torch.testing.assert_close(torch.cat(parts, dim=1), whole, atol=1e-5, rtol=1e-4)
 
 
 @torch.no_grad()
-def test_what_is_perceived_has_the_shapes_that_it_says(
+def test_what_is_detected_has_the_shapes_that_it_says(
     family: PocketFamily, scene: tuple[Tensor, Tensor]
 ) -> None:
-    heard, eyes = at_once(family, *scene), family.weights.network.listener.eyes
-    assert heard.request.shape == (1, UNITS * STEPS_PER_UNIT, len(Request))
-    assert heard.voice.shape == (1, UNITS * STEPS_PER_UNIT)
-    seen = eyes.perceive(eyes(scene[1][0])[None, :, 0])
-    assert seen.present.shape == (1, UNITS)
-    assert seen.place.shape == (1, UNITS, 2)
-    assert seen.colour.shape == (1, UNITS, len(Colour))
-    assert seen.place.abs().max() <= 1
+    speech, encoder = at_once(family, *scene), family.weights.network.listener.vision_encoder
+    assert speech.request.shape == (1, UNITS * STEPS_PER_UNIT, len(Request))
+    assert speech.voice.shape == (1, UNITS * STEPS_PER_UNIT)
+    detected = encoder.detect(encoder(scene[1][0])[None, :, 0])
+    assert detected.present.shape == (1, UNITS)
+    assert detected.place.shape == (1, UNITS, 2)
+    assert detected.colour.shape == (1, UNITS, len(Colour))
+    assert detected.place.abs().max() <= 1
 
 
 @pytest.mark.parametrize("changed", ["sound", "picture"])
 @torch.no_grad()
-def test_nothing_of_the_future_is_perceived(
+def test_nothing_of_the_future_is_detected(
     family: PocketFamily, scene: tuple[Tensor, Tensor], changed: str
 ) -> None:
     unit, (pcm_BN, frames) = 6, scene

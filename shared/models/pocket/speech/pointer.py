@@ -15,15 +15,15 @@ import torch
 from torch import Tensor, nn
 
 from shared.models.layout import STEPS_PER_UNIT
-from shared.models.pocket.phones import PHONE_IDS, PHONES, SILENCE
-from shared.models.pocket.spelling import spell
+from shared.models.pocket.speech.phones import PHONE_IDS, PHONES, SILENCE
+from shared.models.pocket.speech.spelling import spell
 from shared.models.solver import unit_generator
 
 NEIGHBOURS = 3  # phones to either side that decide how long one lasts
-MAX_FRAMES = 16
+MAX_FRAMES = 16  # that a phone lasts
 MAX_WAITING_CHARACTERS = 20_000
-PIECE = 200  # characters that are spelled at a time
-FEW_PHONES = 16  # so many left: time for the next piece
+PIECE = 200  # characters that are spelled in a unit, at most
+FEW_PHONES = 16  # with no more left the next piece is spelled
 SPEAKABLE = re.compile(r"[A-Za-z0-9À-ÿ%&+=@#°$€£]")
 TEMPERATURE = 0.6  # of drawn durations: averages flatten the rhythm, the raw spread stumbles
 
@@ -50,26 +50,28 @@ class PhoneTimer(nn.Module):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TextSlots:
-    """The text slots of one unit: a phone for each 40 ms, and the words that begin with them."""
+class SpeechTokens:
+    """What is said in one unit: a phone for each 40 ms, and the words that begin with them."""
 
     phones: tuple[int, ...]
     words: tuple[str, ...]
 
     @property
     def speaking(self) -> bool:
-        """Whether any slot holds a sound."""
+        """Whether any phone is a sound."""
         return any(phone != SILENCE for phone in self.phones)
 
 
 @dataclass(slots=True)
-class Speech:
+class SpeechPointer:
     """The pointer of one session: phones to come, with the word that each begins, and the one that sounds.
 
-    Lines are spelled piece by piece, when the phones before them run out: a long one must not cost one unit.
+    Lines are cut and spelled piece by piece, when the phones before them run out: whatever is typed, a unit
+    costs no more than `PIECE` characters.
     """
 
     lines: deque[str] = field(default_factory=deque)
+    characters: int = 0  # of all `lines`
     waiting: deque[tuple[int, str]] = field(default_factory=deque)
     recent: deque[int] = field(default_factory=lambda: deque([SILENCE] * NEIGHBOURS, NEIGHBOURS))
     sounding: int = SILENCE
@@ -82,15 +84,27 @@ class Speech:
 
     def say(self, text: str) -> bool:
         """Queue a line; False when there is nothing in it to say or too much waits already."""
-        pieces = [piece for piece in textwrap.wrap(text, PIECE) if SPEAKABLE.search(piece)]
-        if not pieces or sum(map(len, self.lines)) + len(text) > MAX_WAITING_CHARACTERS:
+        if self.characters + len(text) > MAX_WAITING_CHARACTERS or not SPEAKABLE.search(text):
             return False
-        self.lines.extend(pieces)
+        self.lines.append(" ".join(text.split()))
+        self.characters += len(self.lines[-1])
         return True
+
+    def _next_piece(self) -> str:
+        """Take the words of the first line that fit in a piece, and what behind them can't be spoken."""
+        line = self.lines.popleft()
+        piece = textwrap.wrap(line[: 2 * PIECE], PIECE)[0]
+        rest = line[len(piece) :].lstrip()
+        if SPEAKABLE.search(rest):
+            self.lines.appendleft(rest)
+        else:
+            rest = ""
+        self.characters -= len(line) - len(rest)
+        return piece
 
     def _spell_next_piece(self) -> None:
         silent = not (self.waiting or self.frames_left)
-        for word in spell(self.lines.popleft()):
+        for word in spell(self._next_piece()):
             begins = next(i for i, phone in enumerate(word.phones) if phone != PHONES[SILENCE])
             # Whoever is silent needs no pause before the first sound: it would make every answer late.
             phones = word.phones[begins:] if silent else word.phones
@@ -98,15 +112,16 @@ class Speech:
             self.waiting += [(PHONE_IDS[p], word.text if i == named else "") for i, p in enumerate(phones)]
             silent = False
 
-    def hush(self) -> None:
-        """Stop: nothing that waits is said, and the phone that sounds ends now."""
+    def stop(self) -> None:
+        """Drop all that waits; the phone that sounds ends now."""
         self.lines.clear()
+        self.characters = 0
         self.waiting.clear()
         self.frames_left = 0
         self.sounding = SILENCE
 
     @torch.no_grad()
-    def advance(self, timer: PhoneTimer, generator: torch.Generator) -> TextSlots:
+    def advance(self, timer: PhoneTimer, generator: torch.Generator) -> SpeechTokens:
         """Move on by one unit; durations are drawn from `generator`."""
         phones, words = [], []
         if self.lines and len(self.waiting) < FEW_PHONES:
@@ -116,7 +131,7 @@ class Speech:
                 words += self._next_phone(timer, generator)
             self.frames_left = max(0, self.frames_left - 1)
             phones.append(self.sounding)
-        return TextSlots(phones=tuple(phones), words=tuple(words))
+        return SpeechTokens(phones=tuple(phones), words=tuple(words))
 
     def _next_phone(self, timer: PhoneTimer, generator: torch.Generator) -> list[str]:
         self.recent.append(self.sounding)
@@ -127,6 +142,6 @@ class Speech:
         ahead = [phone for phone, _ in itertools.islice(self.waiting, NEIGHBOURS)]
         ahead += [SILENCE] * (NEIGHBOURS - len(ahead))
         window = torch.tensor([[*self.recent, self.sounding, *ahead]], device=timer.write.weight.device)
-        chances = (timer(window) / TEMPERATURE).softmax(-1)[0].cpu()  # drawn on the CPU for every device
-        self.frames_left = 1 + int(torch.multinomial(chances, 1, generator=generator))
+        odds = (timer(window) / TEMPERATURE).softmax(-1)[0].cpu()  # drawn on the CPU for every device
+        self.frames_left = 1 + int(torch.multinomial(odds, 1, generator=generator))
         return [word] if word else []

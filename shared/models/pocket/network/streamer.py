@@ -10,18 +10,18 @@ import torch
 from torch import Tensor, nn
 
 from shared.models.pocket.config import FRAMES_PER_UNIT, GESTURES, PocketConfig, Token
-from shared.models.pocket.listener import Listener
-from shared.models.pocket.phones import PHONES
+from shared.models.pocket.network.listener import Listener
+from shared.models.pocket.speech.phones import PHONES
 from shared.models.transformer import Attend, FlowTime, Transformer, rms_norm
 
-WORD_SLOTS = 2  # nothing is said, something is said
+WORD_VALUES = 2  # of the word token: nothing is said, something is said
 
 
 class StreamerNetwork(nn.Module):
     """The two towers: the one that listens, and the one that speaks and shows the face.
 
-    The latter with what turns slots and latents into tokens, and tokens into velocities. Codecs stand beside
-    it (`AudioCodec`, `VideoCodec`): they are trained first and apart.
+    The latter with what turns the plan of a unit (word, phones, gesture) and latents into tokens, and tokens
+    into velocities. Codecs stand beside it (`AudioCodec`, `VideoCodec`): they are trained first and apart.
     """
 
     def __init__(self, config: PocketConfig) -> None:
@@ -32,7 +32,7 @@ class StreamerNetwork(nn.Module):
         self.transformer = Transformer(config.transformer)
         self.flow_time = FlowTime(config.transformer)
         self.token_class = nn.Embedding(len(Token), dim)
-        self.word = nn.Embedding(WORD_SLOTS, dim)
+        self.word = nn.Embedding(WORD_VALUES, dim)
         self.phone = nn.Embedding(len(PHONES), dim)
         self.gesture_in = nn.Linear(FRAMES_PER_UNIT * GESTURES, dim)
         self.picture_in = nn.Linear(config.video.latent_dim, dim)
@@ -45,7 +45,7 @@ class StreamerNetwork(nn.Module):
         nn.init.zeros_(self.sound_out.weight)
 
     def text_tokens(self, words_BT: Tensor, phones_BT: Tensor) -> tuple[Tensor, Tensor]:
-        """Embed the text slots; return (word, phone) tokens."""
+        """Embed whether anything is said, and the phones; return (word, phone) tokens."""
         word = self.token_class.weight[Token.WORD] + self.word(words_BT)
         return word, self.token_class.weight[Token.PHONE] + self.phone(phones_BT)
 

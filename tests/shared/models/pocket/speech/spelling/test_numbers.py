@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.models.pocket.spelling.numbers import (
+from shared.models.pocket.speech.spelling.numbers import (
     LONGEST,
     cardinal,
     one_by_one,

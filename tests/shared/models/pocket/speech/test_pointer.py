@@ -1,4 +1,7 @@
 import itertools
+import sys
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -6,17 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from shared.models.pocket.phones import PHONE_IDS, SILENCE
-from shared.models.pocket.speech import (
+from shared.models.pocket.speech.phones import PHONE_IDS, SILENCE
+from shared.models.pocket.speech.pointer import (
     MAX_FRAMES,
     MAX_WAITING_CHARACTERS,
     NEIGHBOURS,
     PIECE,
     PhoneTimer,
-    Speech,
-    TextSlots,
+    SpeechPointer,
+    SpeechTokens,
 )
-from shared.models.pocket.spelling import spell
+from shared.models.pocket.speech.spelling import load_dictionary, spell
 
 
 class SteadyTimer(PhoneTimer):
@@ -46,17 +49,17 @@ def phones_of(text: str) -> list[int]:
     return list(itertools.dropwhile(lambda phone: phone == SILENCE, phones))
 
 
-def speak(speech: Speech, timer: PhoneTimer = STEADY, limit: int = 2000) -> list[TextSlots]:
+def speak(speech: SpeechPointer, timer: PhoneTimer = STEADY, limit: int = 2000) -> list[SpeechTokens]:
     """Advance until nothing waits and nothing sounds."""
-    draws, slots = generator(), list[TextSlots]()
+    draws, units = generator(), list[SpeechTokens]()
     while speech.busy:
-        slots.append(speech.advance(timer, draws))
-        assert len(slots) < limit
-    return slots
+        units.append(speech.advance(timer, draws))
+        assert len(units) < limit
+    return units
 
 
-def frames_of(slots: list[TextSlots]) -> list[int]:
-    return [phone for slot in slots for phone in slot.phones]
+def frames_of(units: list[SpeechTokens]) -> list[int]:
+    return [phone for unit in units for phone in unit.phones]
 
 
 LINES = st.lists(
@@ -68,7 +71,7 @@ LINES = st.lists(
 @settings(deadline=None, max_examples=40)
 def test_no_phone_is_skipped_or_repeated(words: list[str]) -> None:
     text = " ".join(words)
-    speech = Speech()
+    speech = SpeechPointer()
     assert speech.say(text) is bool(spell(text))
     frames = frames_of(speak(speech))
     expected = [phone for phone in phones_of(text) for _ in range(SteadyTimer.frames(phone))]
@@ -83,7 +86,7 @@ def test_drawn_lengths_change_the_rhythm_and_not_the_words() -> None:
     heard = []
     for seed in range(3):
         torch.manual_seed(seed)
-        speech = Speech()
+        speech = SpeechPointer()
         speech.say(text)
         heard.append(frames_of(speak(speech, PhoneTimer())))
         assert [phone for phone, _ in itertools.groupby(heard[-1])] == expected
@@ -92,51 +95,51 @@ def test_drawn_lengths_change_the_rhythm_and_not_the_words() -> None:
 
 def test_words_come_one_by_one_each_with_its_first_sound() -> None:
     text = "Hello, my name is Anna."
-    speech = Speech()
+    speech = SpeechPointer()
     speech.say(text)
-    slots = speak(speech)
-    assert [word for slot in slots for word in slot.words] == [word.text for word in spell(text)]
-    assert slots[0].words == ("Hello,",)  # a pause of one frame, then the first sound
-    assert all(slot.speaking for slot in slots if slot.words)
+    units = speak(speech)
+    assert [word for unit in units for word in unit.words] == [word.text for word in spell(text)]
+    assert units[0].words == ("Hello,",)  # a pause of one frame, then the first sound
+    assert all(unit.speaking for unit in units if unit.words)
 
 
 def test_lines_wait_for_each_other() -> None:
-    speech = Speech()
+    speech = SpeechPointer()
     speech.say("one")
     speech.say("two")
-    words = [word for slot in speak(speech) for word in slot.words]
+    words = [word for unit in speak(speech) for word in unit.words]
     assert words == ["one", "two"]
 
 
 def test_silence_before_and_after() -> None:
-    speech = Speech()
-    quiet = TextSlots(phones=(SILENCE,) * 4, words=())
+    speech = SpeechPointer()
+    quiet = SpeechTokens(phones=(SILENCE,) * 4, words=())
     assert speech.advance(STEADY, generator()) == quiet
     assert not quiet.speaking
     speech.say("yes")
-    assert any(slot.speaking for slot in speak(speech))
+    assert any(unit.speaking for unit in speak(speech))
     assert speech.advance(STEADY, generator()) == quiet
 
 
-def test_hush_silences_at_once_and_for_good() -> None:
-    speech = Speech()
+def test_a_stop_silences_at_once_and_for_good() -> None:
+    speech = SpeechPointer()
     speech.say("this is a long line that will not be finished")
-    while not (slots := speech.advance(STEADY, generator())).speaking:
+    while not (units := speech.advance(STEADY, generator())).speaking:
         pass
-    assert slots.phones[-1] != SILENCE
-    speech.hush()
+    assert units.phones[-1] != SILENCE
+    speech.stop()
     for _ in range(50):
-        slots = speech.advance(STEADY, generator())
-        assert not slots.speaking
-        assert not slots.words
+        units = speech.advance(STEADY, generator())
+        assert not units.speaking
+        assert not units.words
 
 
-def test_a_line_after_a_hush_is_said_whole() -> None:
-    speech = Speech()
+def test_a_line_after_a_stop_is_said_whole() -> None:
+    speech = SpeechPointer()
     speech.say("never mind")
     for _ in range(2):
         speech.advance(STEADY, generator())
-    speech.hush()
+    speech.stop()
     speech.say("good bye")
     frames = frames_of(speak(speech))
     assert [p for p, _ in itertools.groupby(frames)] == [
@@ -146,37 +149,93 @@ def test_a_line_after_a_hush_is_said_whole() -> None:
 
 @pytest.mark.parametrize("text", ["", "   ", "🙂", "привет", "..."])
 def test_nothing_to_say_is_refused(text: str) -> None:
-    speech = Speech()
+    speech = SpeechPointer()
     assert not speech.say(text)
     assert not speech.busy
 
 
 def test_too_much_at_once_is_refused_and_taken_later() -> None:
-    speech = Speech()
+    speech = SpeechPointer()
     lines = 0
     while speech.say("a line of some length to fill the queue with"):
         lines += 1
         assert lines < 1000
     assert MAX_WAITING_CHARACTERS - 100 < sum(map(len, speech.lines)) <= MAX_WAITING_CHARACTERS
-    speech.hush()
+    assert speech.characters == sum(map(len, speech.lines))
+    speech.stop()
     assert speech.say("now there is room")
+    speak(speech)
+    assert speech.characters == 0, "what was said takes no room"
+
+
+def calls_of(work: Callable[[], object]) -> int:
+    """How many functions are called for some work."""
+    calls = 0
+
+    def count(_: Any, event: str, __: Any) -> None:
+        nonlocal calls
+        calls += event in {"call", "c_call"}
+
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+LONG = {
+    "number": "9" * 4000,
+    "numbers": "9 " * 2000,
+    "unknown words": "xqzvy " * 660,
+    "capitals": "WX" * 2000,
+    "hyphens": "a-" * 2000,
+    "one letter": 3999 * " " + "a",
+    "nothing to say": "🙂" * 4000,
+    "dashes": "-" * 4000,
+}
+
+
+@pytest.mark.parametrize("text", LONG.values(), ids=LONG)
+def test_a_line_is_taken_or_refused_without_looking_into_it(text: str) -> None:
+    """And a unit then costs what a piece of it does, however long the line is."""
+    load_dictionary()
+    speech, full = SpeechPointer(), SpeechPointer()
+    while full.say("a line to fill the queue with"):
+        pass
+    for each in (speech, full):
+        assert calls_of(lambda each=each: each.say(text)) < 10
+    if speech.busy:
+        piece = SpeechPointer()
+        piece.say(text.strip()[:PIECE])
+        of_piece = calls_of(lambda: piece.advance(STEADY, generator()))
+        assert calls_of(lambda: speech.advance(STEADY, generator())) < 1.2 * of_piece + 50
+        assert len(speech.waiting) <= 10 * PIECE
+
+
+def test_lines_without_end_are_refused_at_once() -> None:
+    speech = SpeechPointer()
+    for _ in range(200):
+        speech.say("W" * 4000)
+    assert speech.characters <= MAX_WAITING_CHARACTERS
+    assert calls_of(lambda: [speech.say("9" * 4000) for _ in range(32)]) < 200
 
 
 def test_a_long_line_is_spelled_piece_by_piece_and_said_whole() -> None:
     words = [f"word {number}" for number in range(300)]
-    speech = Speech()
+    speech = SpeechPointer()
     assert speech.say(" ".join(words))
     speech.advance(STEADY, generator())
     assert len(speech.waiting) < 2 * PIECE
-    said = [word for slot in speak(speech, limit=20_000) for word in slot.words]
+    said = [word for unit in speak(speech, limit=20_000) for word in unit.words]
     assert said.count("word") in {299, 300}  # the first one may have begun in the unit above
 
 
 def test_the_same_seed_gives_the_same_rhythm() -> None:
     timer = PhoneTimer()
-    slots = []
+    units = []
     for _ in range(2):
-        speech = Speech()
+        speech = SpeechPointer()
         speech.say("say it again, just so")
-        slots.append(speak(speech, timer))
-    assert slots[0] == slots[1]
+        units.append(speak(speech, timer))
+    assert units[0] == units[1]

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.models.pocket.phones import PHONE_IDS
-from shared.models.pocket.spelling import spell
-from shared.models.pocket.spelling.letters import sound_out
-from shared.models.pocket.spelling.spell import written_out
+from shared.models.pocket.speech.phones import PHONE_IDS
+from shared.models.pocket.speech.spelling import spell
+from shared.models.pocket.speech.spelling.letters import sound_out
+from shared.models.pocket.speech.spelling.spell import written_out
 
 
 def words(text: str) -> str:

@@ -9,8 +9,8 @@ import unicodedata
 from dataclasses import dataclass
 from importlib import resources
 
-from shared.models.pocket.spelling.letters import LETTER_NAMES, sound_out
-from shared.models.pocket.spelling.numbers import read_number
+from shared.models.pocket.speech.spelling.letters import LETTER_NAMES, sound_out
+from shared.models.pocket.speech.spelling.numbers import read_number
 
 PAUSE = "pau"
 DICTIONARY = "cmudict.dict.gz"

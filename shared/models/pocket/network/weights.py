@@ -11,10 +11,10 @@ from shared.checkpoint import config_digest, load_weights
 from shared.devices import Device
 from shared.models.audio_codec import AudioCodec
 from shared.models.family import Role
-from shared.models.packed import pack
+from shared.models.onednn import pack
 from shared.models.pocket.config import PocketConfig
-from shared.models.pocket.network import StreamerNetwork
-from shared.models.pocket.speech import PhoneTimer
+from shared.models.pocket.network.streamer import StreamerNetwork
+from shared.models.pocket.speech.pointer import PhoneTimer
 from shared.models.tensor_parallel import ShardSpec, shard
 from shared.models.video_codec import VideoCodec
 
@@ -45,13 +45,15 @@ def load_pocket(
         CheckpointError: see `load_weights`.
         DeviceError: there is no memory for them.
     """
-    towers = config.transformer.numbers + config.listening().numbers  # the rest is small where it matters
+    towers = (
+        config.transformer.numbers + config.listening_tower().numbers
+    )  # the rest is small where it matters
     device.require(4 * towers, "the weights")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(RANDOM_SEED)
         weights = PocketWeights(config)
         for head in (weights.network.picture_out, weights.network.sound_out):
-            # Training begins with heads that say nothing; random weights shall show what the towers do.
+            # Training begins with heads at zero; random weights shall show what the towers do.
             nn.init.normal_(head.weight, std=HEAD_STD)
     digest = config_digest(config)
     if folder is not None:
@@ -87,5 +89,5 @@ def _settle(weights: PocketWeights, device: Device) -> None:
     network.transformer = device.optimised(network.transformer)
     if hasattr(network, "listener"):
         network.listener.transformer = device.optimised(network.listener.transformer)
-        network.listener.eyes = device.compiled(network.listener.eyes)
+        network.listener.vision_encoder = device.compiled(network.listener.vision_encoder)
         weights.audio.decoder = device.compiled(weights.audio.decoder)

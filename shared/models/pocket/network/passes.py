@@ -1,4 +1,4 @@
-"""The passes of both towers over the memory of all sessions: listen, write a block, solve.
+"""The passes of both towers over the cache of all sessions: listen, write a block, solve.
 
 `Passes` launches every kernel; `CapturedPasses` replays recorded graphs, on devices where launching costs
 more than computing.
@@ -21,7 +21,7 @@ from shared.models.cache import KVCache, Places
 from shared.models.family import OnLayer
 from shared.models.layout import KVBlock, Tower
 from shared.models.pocket.config import PocketConfig
-from shared.models.pocket.network import StreamerNetwork
+from shared.models.pocket.network.streamer import StreamerNetwork
 from shared.models.solver import euler, flow_times
 from shared.models.transformer import Attend
 
@@ -35,19 +35,19 @@ class Pass(enum.Enum):
     SOLVE = (Tower.SPEAKING, KVBlock.COMMIT, "noisy")
 
 
-def announced(attend: Attend, on_layer: OnLayer) -> Attend:
-    """The same `attend`, telling of each layer whose keys and values are written."""
+def notifying(attend: Attend, on_layer: OnLayer) -> Attend:
+    """The same `attend`, with a call of `on_layer` once the keys and values of a layer are written."""
 
-    def attend_and_tell(layer: int, *heads_BTHD: Tensor) -> Tensor:
+    def attend_and_notify(layer: int, *heads_BTHD: Tensor) -> Tensor:
         gathered = attend(layer, *heads_BTHD)
         on_layer(layer)
         return gathered
 
-    return attend_and_tell
+    return attend_and_notify
 
 
 class Passes:
-    """Weights and memory together. A pass is for some slots, each at a unit of its own."""
+    """Weights and cache together. A pass is for some slots, each at a unit of its own."""
 
     def __init__(self, config: PocketConfig, network: StreamerNetwork, cache: KVCache) -> None:
         self.cache = cache
@@ -59,39 +59,27 @@ class Passes:
             times = torch.tensor([*self._times[:-1], 0.0], device=self._device)
             *self._noisy_modulations, self._clean_modulation = network.flow_time(times)[:, None, None]
 
-    def listen(self, slots: Sequence[int], units: Sequence[int], user_BTC: Tensor) -> Tensor:
-        """Write the users' tokens to the cache; the listening tower's last tokens [B, T, C]."""
-        places = self.cache.writing(KVBlock.STATE, slots, units, Tower.LISTENING)
-        return self._run(Pass.LISTEN, user_BTC, units, places)
-
-    def write(
-        self,
-        block: KVBlock,
-        slots: Sequence[int],
-        units: Sequence[int],
-        x_BTC: Tensor,
-        on_layer: OnLayer | None = None,
-    ) -> None:
-        """Write clean speaking tokens of a block to the cache."""
-        places = self.cache.writing(block, slots, units, Tower.SPEAKING)
-        self._run(Pass[block.name], x_BTC, units, places, on_layer)
-
-    def solve(self, slots: Sequence[int], units: Sequence[int], noise_BF: Tensor) -> Tensor:
-        """Integrate from noise to latents [B, F]."""
-        return self._run(Pass.SOLVE, noise_BF, units, self.cache.solving(slots, units))
-
-    def _run(
+    def run(
         self,
         what: Pass,
-        x: Tensor,
+        slots: Sequence[int],
         units: Sequence[int],
-        places: Places,
+        x: Tensor,
         on_layer: OnLayer | None = None,
+    ) -> Tensor:
+        """Run tokens [B, T, C] through a tower, write their keys and values; return its last tokens.
+
+        A solve takes noise [B, F] and returns latents [B, F]; what it writes is looked at by no other pass.
+        """
+        return self._run(what, x, self._steps(what, units), self._places(what, slots, units), on_layer)
+
+    def _run(
+        self, what: Pass, x: Tensor, steps_BT: Tensor, places: Places, on_layer: OnLayer | None
     ) -> Tensor:
         attend = self.cache.attend(places)
         if on_layer is not None:
-            attend = announced(attend, on_layer)
-        return self._launch(what, x, self._steps(what, units), attend)
+            attend = notifying(attend, on_layer)
+        return self._launch(what, x, steps_BT, attend)
 
     def _launch(self, what: Pass, x: Tensor, steps_BT: Tensor, attend: Attend) -> Tensor:
         match what:
@@ -117,6 +105,12 @@ class Passes:
         tower, block, *_ = what.value
         layout = self.cache.layout
         return torch.stack([layout.steps(block, unit, tower) for unit in units]).to(self._device)
+
+    def _places(self, what: Pass, slots: Sequence[int], units: Sequence[int]) -> Places:
+        if what is Pass.SOLVE:
+            return self.cache.solving(slots, units)
+        tower, block, *_ = what.value
+        return self.cache.writing(block, slots, units, tower)
 
 
 class CapturedPasses(Passes):
@@ -144,16 +138,11 @@ class CapturedPasses(Passes):
             cache.clear(slot)
 
     def _run(
-        self,
-        what: Pass,
-        x: Tensor,
-        units: Sequence[int],
-        places: Places,
-        on_layer: OnLayer | None = None,
+        self, what: Pass, x: Tensor, steps_BT: Tensor, places: Places, on_layer: OnLayer | None
     ) -> Tensor:
         if on_layer is not None:
-            return super()._run(what, x, units, places, on_layer)
-        made = self._graphs[what, places.widest.stop](*self._arguments(x, self._steps(what, units), places))
+            return super()._run(what, x, steps_BT, places, on_layer)
+        made = self._graphs[what, places.widest.stop](*self._arguments(x, steps_BT, places))
         assert isinstance(made, Tensor)
         return made.clone()  # the next replay overwrites it
 
@@ -161,15 +150,9 @@ class CapturedPasses(Passes):
         return [x, steps_BT, torch.tensor(places.slots, device=self._device), places.rows_BT]
 
     @torch.inference_mode()
-    def _recorded(self, what: Pass, seen: slice, *arguments: Tensor) -> Tensor:
+    def _recorded(self, what: Pass, visible: slice, *arguments: Tensor) -> Tensor:
         x, steps_BT, slots_B, rows_BT = arguments
-        return self._launch(what, x, steps_BT, self.cache.attend_gathered(slots_B, rows_BT, seen))
-
-    def _places(self, what: Pass, slots: Sequence[int], units: Sequence[int]) -> Places:
-        if what is Pass.SOLVE:
-            return self.cache.solving(slots, units)
-        tower, block, *_ = what.value
-        return self.cache.writing(block, slots, units, tower)
+        return self._launch(what, x, steps_BT, self.cache.attend_gathered(slots_B, rows_BT, visible))
 
     def _nothing(self, what: Pass) -> Tensor:
         """What a pass of all slots is given."""
@@ -177,7 +160,7 @@ class CapturedPasses(Passes):
         if what is Pass.SOLVE:
             return torch.zeros(slots, config.latent_numbers, device=self._device)
         tower, block, *_ = what.value
-        width = config.senses.dim if what is Pass.LISTEN else config.transformer.dim
+        width = config.listener.dim if what is Pass.LISTEN else config.transformer.dim
         return torch.zeros(slots, self.cache.layout.tokens(block, tower), width, device=self._device)
 
 

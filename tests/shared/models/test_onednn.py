@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from shared.errors import DeviceError
-from shared.models.packed import PackedConv2d, PackedDepthwise, PackedLinear, PackedPointwise, pack
+from shared.models.onednn import PackedConv2d, PackedDepthwise, PackedLinear, PackedPointwise, pack
 
 # Each way of adding up fp32 products has its own rounding; bf16 keeps 8 bits of each factor.
 TOLERANCE = {torch.float32: {"atol": 1e-5, "rtol": 1e-5}, torch.bfloat16: {"atol": 0.05, "rtol": 0.02}}

@@ -3,6 +3,6 @@
 `cmudict.dict.gz` is the CMU Pronouncing Dictionary, unchanged (see LICENSE beside it).
 """
 
-from shared.models.pocket.spelling.spell import SpelledWord, load_dictionary, spell
+from shared.models.pocket.speech.spelling.spell import SpelledWord, load_dictionary, spell
 
 __all__ = ["SpelledWord", "load_dictionary", "spell"]
