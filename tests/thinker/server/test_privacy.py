@@ -33,8 +33,8 @@ def engine(tiny_family: Family) -> Iterator[ThinkerEngine]:
     """Of `run_server`: the real one with the tiny model, on its thread, and a Performer on another."""
     link, performer_end = loopback_pair(handshake_params(tiny_family, load_config("tiny"), "auto").shape)
     options = EngineOptions(model="tiny", pin="off", pipeline=PipelineOptions(slots=1))
-    engine = ThinkerEngine(tiny_family, lambda: link, options)
-    performer = Performer(tiny_family, performer_end, slots=1, remembers=False, checked=True)
+    engine = ThinkerEngine(tiny_family, lambda: {"performer": link}, options)
+    performer = Performer(tiny_family, performer_end, slots=1, checked=True)
 
     def perform() -> None:
         with performer_end, suppress(LinkClosed):

@@ -435,7 +435,7 @@ async def test_a_client_that_reads_nothing_holds_up_nobody(run_server: Any) -> N
             assert (await good.next(MediaUnit)).unit == 0
             reading = asyncio.create_task(good.next(m.Queued))  # never comes; pings are answered meanwhile
             await server.until(lambda: len(server.engine.open) < 2)
-            assert [session.session for session in server.engine.open] == [2]
+            assert [session.number for session in server.engine.open] == [2]
             reading.cancel()
 
 
