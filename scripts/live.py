@@ -187,19 +187,13 @@ def _finish(
 ) -> int:
     """Write the report and say how it went; `connected_s` from the start until the client was let in."""
     if args.report is not None:
-        report = pair.report() | {
-            "av_skew_ms": None,
-            "time_to_first_unit_s": None,
-            "text": "",
-            "conversation": [],
-        }
+        report = pair.report() | {"av_skew_ms": None, "time_to_first_unit_s": None}
+        report |= {"text": "", "heard": [], "conversation": []}  # of this command's own client alone
         if summary is not None:
             report |= {
-                "av_skew_ms": summary.av_skew_ms,
-                "text": summary.said.strip(),
-                "conversation": summary.conversation,
-                "client": dataclasses.asdict(summary),
-            }
+                "av_skew_ms": summary.av_skew_ms, "text": summary.said.strip(), "heard": summary.understood,
+                "conversation": summary.conversation, "client": dataclasses.asdict(summary),
+            }  # fmt: skip
             if summary.first_unit_s is not None:
                 report["time_to_first_unit_s"] = round(connected_s + summary.first_unit_s, 3)
         write_json(args.report, report)
