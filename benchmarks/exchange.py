@@ -9,12 +9,12 @@ from rich.console import Console
 
 from benchmarks.harness import cut_down, hold, performer_process
 from scripts.bench import BenchResult
-from scripts.common import load_model
 from shared.chunking import ChunkMode
 from shared.clock import UnpacedClock
 from shared.config import RuntimeConfig, load_config
 from shared.models.family import Role
 from shared.models.layout import KVBlock
+from shared.processes.model import load_model
 from thinker.engine.pipeline import PipelineOptions
 
 # What can't overlap within one session, but for the way back: flat out, latents may lie unread for a while.

@@ -20,11 +20,11 @@ from benchmarks.harness import cut_down, spawned
 from benchmarks.planner.weights import weights_read
 from performer.group import Group, join_store, open_store
 from scripts.bench import BenchResult
-from scripts.common import load_model
 from shared.config import RuntimeConfig, load_config
 from shared.devices import claim_core
 from shared.models.family import Family, Role
 from shared.models.tensor_parallel import WHOLE, ShardSpec
+from shared.processes.model import load_model
 
 RANKS = 2
 WITHIN_S = 600.0

@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from performer.loop import perform
-from scripts.common import handshake_params, load_model
 from shared.chunking import ChunkMode
 from shared.clock import Clock
 from shared.config import RuntimeConfig
@@ -29,8 +28,11 @@ from shared.errors import RuntimeFault
 from shared.links.base import LinkEnd
 from shared.models.family import Family, Role, UserUnit
 from shared.models.single import replies_to
-from shared.parent import die_with_parent
-from shared.rendezvous import RendezvousListener, accept_performer, join_thinker
+from shared.processes.lifetime import die_with_parent
+from shared.processes.model import handshake_params, load_model
+from shared.processes.rendezvous import RendezvousListener, accept_peers, join_peer
+from shared.processes.roles import PERFORMER, THINKER
+from shared.processes.secret import new_secret
 from thinker.engine.pipeline import Pipeline, PipelineOptions
 from thinker.engine.running_session import RunningSession
 from thinker.engine.timings import Counts, Timings
@@ -180,13 +182,14 @@ class Performing:
 @contextmanager
 def performing(config: RuntimeConfig, family: Family, *, link: str = "auto") -> Iterator[Performing]:
     """A Performer in a process of its own; it ends with the context."""
-    with RendezvousListener("127.0.0.1", 0) as listener:
-        process = spawned(_perform, config, listener.port, link)
+    secret = new_secret()
+    with RendezvousListener("127.0.0.1", 0, secret=secret, role=THINKER) as listener:
+        process = spawned(_perform, config, listener.port, secret, link)
         ended = threading.Event()
         threading.Thread(target=_watch, args=(process, ended), daemon=True).start()
         try:
-            terms = handshake_params(family, config, link)
-            with accept_performer(listener, terms, timeout_s=JOIN_WITHIN_S, stop=ended) as end:
+            params = handshake_params(family, config, secret=secret, link=link)
+            with accept_peers(listener, params, timeout_s=JOIN_WITHIN_S, stop=ended)["performer"] as end:
                 assert process.pid is not None
                 yield Performing(link=end, pid=process.pid)
             ended.wait(END_WITHIN_S)
@@ -231,12 +234,12 @@ def _watch(process: BaseProcess, ended: threading.Event) -> None:
     ended.set()
 
 
-def _perform(config: RuntimeConfig, port: int, link: str) -> None:
+def _perform(config: RuntimeConfig, port: int, secret: str, link: str) -> None:
     family = load_model(config, "cpu", Role.PERFORMER)
-    terms = handshake_params(family, config, link)
+    params = handshake_params(family, config, secret=secret, link=link)
     with (
         claim_core("performer", config.pin),
-        join_thinker("127.0.0.1", port, terms, timeout_s=JOIN_WITHIN_S) as end,
+        join_peer("127.0.0.1", port, params, role=PERFORMER, at=THINKER, timeout_s=JOIN_WITHIN_S) as end,
     ):
         perform(
             family,

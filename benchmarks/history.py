@@ -16,11 +16,11 @@ from rich.progress import Progress
 from benchmarks.endurance import Course, Stretch, endure
 from benchmarks.harness import Performing, Talker, performing, pipeline_options, seated
 from scripts.bench import BenchResult
-from scripts.common import load_model
 from shared.clock import UnpacedClock
 from shared.config import RuntimeConfig, load_config
 from shared.devices import claim_core
 from shared.models.family import Family, Role
+from shared.processes.model import load_model
 
 OWN = "as configured"
 SPANS = {"window": 24, "full": 128}  # units, of the kinds of history that are tried besides

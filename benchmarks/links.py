@@ -19,7 +19,9 @@ from benchmarks.harness import spawned
 from scripts.bench import BenchResult
 from shared.links.base import LinkEnd, LinkShape
 from shared.links.choose import missing
-from shared.rendezvous import HandshakeParams, RendezvousListener, accept_performer, join_thinker
+from shared.processes.rendezvous import HandshakeParams, RendezvousListener, accept_peers, join_peer
+from shared.processes.roles import PERFORMER, THINKER
+from shared.processes.secret import new_secret
 from shared.slices import Kind, SliceHeader
 
 KB, MB = 1 << 10, 1 << 20
@@ -171,11 +173,11 @@ class Copies:
 @contextmanager
 def _other_end(link: str) -> Iterator[LinkEnd]:
     """A link to a process of its own that does what messages say."""
-    terms = HandshakeParams(digest="bench", shape=SHAPE, link=link)
-    with RendezvousListener("127.0.0.1", 0) as listener:
-        process = spawned(_answer, terms, listener.port)
+    params = HandshakeParams(secret=new_secret(), digest="bench", shape=SHAPE, link=link)
+    with RendezvousListener("127.0.0.1", 0, secret=params.secret, role=THINKER) as listener:
+        process = spawned(_answer, params, listener.port)
         try:
-            with accept_performer(listener, terms, timeout_s=WITHIN_S) as end:
+            with accept_peers(listener, params, timeout_s=WITHIN_S)["performer"] as end:
                 yield end
                 end.sender.reserve(WITHIN_S)
                 end.sender.send(SliceHeader(kind=Kind.END, session=0, layer=TAKE, unit=0))
@@ -185,9 +187,9 @@ def _other_end(link: str) -> Iterator[LinkEnd]:
             process.join()
 
 
-def _answer(terms: HandshakeParams, port: int) -> None:
+def _answer(params: HandshakeParams, port: int) -> None:
     torch.set_num_threads(1)
-    with join_thinker("127.0.0.1", port, terms, timeout_s=WITHIN_S) as end:
+    with join_peer("127.0.0.1", port, params, role=PERFORMER, at=THINKER, timeout_s=WITHIN_S) as end:
         there = torch.ones(SHAPE.slice_bytes, dtype=torch.uint8)
         while _answer_next(end, there):
             pass

@@ -9,11 +9,11 @@ from rich.console import Console
 
 from benchmarks.harness import Measured, hold, one_process, performer_process
 from scripts.bench import BenchResult
-from scripts.common import load_model
 from shared.chunking import ChunkMode
 from shared.clock import Clock, MonotonicClock, UnpacedClock
 from shared.config import load_config
 from shared.devices import claim_core
+from shared.processes.model import load_model
 from thinker.engine.pipeline import PipelineOptions
 from thinker.engine.running_session import Pacing
 from thinker.engine.timings import LOOP, STAGES

@@ -16,12 +16,12 @@ from benchmarks.planner.load import STAGES
 from benchmarks.planner.measure import WARM_UP_UNITS, Batch, weight_bytes
 from benchmarks.planner.profile import Curve, Exchange, Profile, Sizes, Stage, Stages
 from scripts.bench import BenchResult
-from scripts.common import load_model
 from shared.clock import MonotonicClock
 from shared.config import RuntimeConfig, load_config
 from shared.devices import describe
 from shared.models.family import Family
 from shared.models.layout import KVBlock
+from shared.processes.model import load_model
 from thinker.engine.pipeline import PipelineOptions
 
 BATCHES = (1, 2, 4, 8)

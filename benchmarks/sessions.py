@@ -17,12 +17,12 @@ from benchmarks.planner.measure import WARM_UP_UNITS, Batch
 from benchmarks.real_time import Held, hold_in_real_time
 from benchmarks.served import serve_clients
 from scripts.bench import BenchResult
-from scripts.common import load_model
 from shared.clock import UnpacedClock
 from shared.config import RuntimeConfig, load_config
 from shared.devices import claim_core
 from shared.links.base import LinkEnd
 from shared.models.family import Family
+from shared.processes.model import load_model
 from thinker.engine.pipeline import PipelineOptions
 
 BATCHES = (1, 2, 4, 8)

@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from scripts.arguments import add_config_argument, seed_number
 from scripts.bench import machine, positive
-from scripts.common import add_config_argument, seed_number
 from scripts.output import check_target, write_json
 from shared.devices import check_device
 from shared.errors import RuntimeFault

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from scripts.common import add_config_argument
+from scripts.arguments import add_config_argument
 from shared.checkpoint import FILE
 from shared.config import RuntimeConfig, load_config
 from shared.devices import check_device

@@ -48,7 +48,6 @@ class RuntimeConfig:
     sessions: int = 1
     phases: int = 1
     chunk_mode: str = "auto"
-    link_depth: int = 4
     solve_timeout_s: float = 10.0
     model: dict[str, Any] = field(default_factory=dict)
 
@@ -62,8 +61,6 @@ class RuntimeConfig:
                 raise ValueError(f"{name}={value!r} must be one of: {', '.join(choices)}")
         if not 0 < self.solve_timeout_s < math.inf:
             raise ValueError(f"solve_timeout_s={self.solve_timeout_s} must be above 0")
-        if self.link_depth < 2:
-            raise ValueError(f"link_depth={self.link_depth} must be at least 2")
 
     def weights_folder(self) -> Path | None:
         """Where the weights are; None for random ones."""

@@ -92,10 +92,9 @@ class AudioCodecEncoder(nn.Module):
 
     def init_state(self, batch: int, tail_BN: Tensor | None = None) -> AudioCodecState:
         """State of a stream that was silent until now, or whose last `lookahead` samples were `tail_BN`."""
-        tail = torch.zeros(batch, self.config.lookahead, device=self.window_W.device)
-        if tail_BN is not None:
-            tail = tail_BN
-        return AudioCodecState(tail, init_contexts([*self.hop_blocks, *self.latent_blocks], batch))
+        if tail_BN is None:
+            tail_BN = torch.zeros(batch, self.config.lookahead, device=self.window_W.device)
+        return AudioCodecState(tail_BN, init_contexts([*self.hop_blocks, *self.latent_blocks], batch))
 
     def forward(self, pcm_BN: Tensor, state: AudioCodecState) -> tuple[Tensor, Tensor]:
         """Encode N samples (a multiple of `samples_per_latent`); return mean and log-variance [B, T, Z]."""

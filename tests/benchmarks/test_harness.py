@@ -8,11 +8,11 @@ import pytest
 
 from benchmarks import harness
 from benchmarks.harness import Performing, Talker
-from scripts.common import load_model
 from shared.clock import UnpacedClock
 from shared.config import load_config
 from shared.memory import rss_mb
 from shared.models.family import Family
+from shared.processes.model import load_model
 from thinker.engine.pipeline import PipelineOptions
 
 SESSIONS = 3

@@ -20,7 +20,6 @@ import torch
 from torch import Tensor
 
 from performer.loop import Performer
-from scripts.common import handshake_params, load_model
 from shared.chunking import ChunkMode, Rememberer
 from shared.clock import Clock, ManualClock, UnpacedClock
 from shared.config import RuntimeConfig, load_config
@@ -29,7 +28,9 @@ from shared.links.base import LinkEnd
 from shared.links.loopback import loopback_pair
 from shared.models.family import Family, UserUnit
 from shared.models.single import Reply, replies_to, reply_to
-from shared.rendezvous import RendezvousListener, accept_performer
+from shared.processes.model import handshake_params, link_shape, load_model
+from shared.processes.rendezvous import RendezvousListener, accept_peers
+from shared.processes.roles import THINKER
 from thinker.engine.pipeline import Counts, Pipeline, PipelineOptions
 from thinker.engine.running_session import RunningSession
 from thinker.engine.timings import Timings
@@ -207,18 +208,21 @@ def pair(
     request: pytest.FixtureRequest,
     family: Family,
     groups: Callable[[], AbstractContextManager[Any]],
+    secret: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[LinkEnd, RuntimeConfig]]:
     """A Performer in a process of its own, and the link to it."""
     name, exchange, remember = request.param
     config = replace(CONFIG, exchange=exchange, remember=remember)
     file = write_config(tmp_path_factory.mktemp("config") / "four.toml", exchange=exchange, remember=remember)
-    with groups() as group, RendezvousListener("127.0.0.1", 0) as listener:
+    with groups() as group, RendezvousListener("127.0.0.1", 0, secret=secret, role=THINKER) as listener:
         address = f"127.0.0.1:{listener.port}"
         performer = group.start(
             "performer", "--config", str(file), "--link", name, "--rendezvous", address, "--debug"
         )
-        with accept_performer(listener, handshake_params(family, config, name), timeout_s=120) as link:
+        with accept_peers(
+            listener, handshake_params(family, config, secret=secret, link=name), timeout_s=120
+        )["performer"] as link:
             yield link, config
         assert performer.wait() == 1, performer.output
         assert performer.output.splitlines()[-1] == "performer: the thinker has ended"
@@ -253,7 +257,7 @@ def test_the_replica_of_all_sessions_is_exact(
     family: Family, exchange: ChunkMode, rememberer: Rememberer, make_clock: Callable[[], Clock]
 ) -> None:
     config = replace(CONFIG, exchange=exchange.value, remember=rememberer.value)
-    thinker_end, performer_end = loopback_pair(handshake_params(family, config, "auto").shape)
+    thinker_end, performer_end = loopback_pair(link_shape(family, config))
     remembers = rememberer is Rememberer.PERFORMER
     performer = Performer(family, performer_end, slots=SLOTS, remembers=remembers, checked=True)
 

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from performer.loop import perform
-from scripts.common import handshake_params, load_model
 from shared.chunking import ChunkMode, Rememberer
 from shared.clock import Clock, ManualClock, UnpacedClock
 from shared.config import load_config
@@ -24,7 +23,9 @@ from shared.models.cache import KVCache
 from shared.models.family import Family, UserUnit
 from shared.models.single import Reply, reply_to
 from shared.models.solver import unit_noise
-from shared.rendezvous import RendezvousListener, accept_performer
+from shared.processes.model import handshake_params, link_shape, load_model
+from shared.processes.rendezvous import RendezvousListener, accept_peers
+from shared.processes.roles import THINKER
 from thinker.engine.pipeline import Counts, Pipeline, PipelineOptions
 from thinker.engine.running_session import Pacing
 from thinker.engine.timings import Timings
@@ -114,15 +115,18 @@ def link(
     request: pytest.FixtureRequest,
     family: Family,
     groups: Callable[[], AbstractContextManager[Any]],
+    secret: str,
 ) -> Iterator[LinkEnd]:
     """A Performer in a process of its own, and the link to it."""
     name = request.param
-    with groups() as group, RendezvousListener("127.0.0.1", 0) as listener:
+    with groups() as group, RendezvousListener("127.0.0.1", 0, secret=secret, role=THINKER) as listener:
         address = f"127.0.0.1:{listener.port}"
         performer = group.start(
             "performer", "--config", "tiny", "--link", name, "--rendezvous", address, "--debug"
         )
-        with accept_performer(listener, handshake_params(family, CONFIG, name), timeout_s=120) as link:
+        with accept_peers(
+            listener, handshake_params(family, CONFIG, secret=secret, link=name), timeout_s=120
+        )["performer"] as link:
             assert link.kind == name
             yield link
         assert performer.wait() == 1, performer.output
@@ -200,7 +204,7 @@ def test_the_replica_of_the_cache_is_exact_after_200_units(
     own: Any = Watched(family)
     replica: Any = Watched(family)
     config = dataclasses.replace(CONFIG, exchange=exchange.value, remember=rememberer.value)
-    thinker_end, performer_end = loopback_pair(handshake_params(family, config, "auto").shape)
+    thinker_end, performer_end = loopback_pair(link_shape(family, config))
     remembers = rememberer is Rememberer.PERFORMER
 
     def serve() -> None:

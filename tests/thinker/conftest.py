@@ -20,9 +20,9 @@ from websockets.typing import Subprotocol
 from protocol import messages as m
 from protocol.media import MediaUnit
 from protocol.session import ClientProtocol, Send
-from scripts.common import load_model
 from shared.config import load_config
 from shared.models.family import AgentMedia, Family, StepDecision, UserUnit
+from shared.processes.model import load_model
 from thinker.report import Percentiles, ProcessMemory, Report, SessionCounts, UnitCounts
 from thinker.server.app import build_app, serve
 from thinker.units import AgentUnit, MediaSpec, UserSource

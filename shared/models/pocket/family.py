@@ -26,10 +26,10 @@ from shared.models.pocket.dialogue.turn_taking import Gesture, UserDetections
 from shared.models.pocket.network.passes import CapturedPasses, Pass, Passes
 from shared.models.pocket.network.weights import PocketWeights, load_pocket
 from shared.models.pocket.speech.phones import SILENCE
-from shared.models.pocket.speech.pointer import SpeechTokens, duration_draws
+from shared.models.pocket.speech.pointer import SpeechTokens
 from shared.models.pocket.speech.spelling import load_dictionary
 from shared.models.pocket.state import PocketState, Replica, together
-from shared.models.solver import unit_noise
+from shared.models.solver import unit_generator, unit_noise
 from shared.models.tensor_parallel import WHOLE, ShardSpec, part_of
 from shared.tables import from_table
 
@@ -196,7 +196,8 @@ class PocketFamily:
         refused = tuple(text for text in user.texts if not self._say(state, text))
         speech = SILENT
         if unit >= REST_UNITS:
-            speech = state.speech.advance(self.weights.timer, duration_draws(state.seed, unit))
+            draws = unit_generator(state.seed, unit, "durations")
+            speech = state.speech.advance(self.weights.timer, draws)
         decision = StepDecision(
             text="".join(word + " " for word in speech.words),
             speaking=speech.speaking,

@@ -3,9 +3,9 @@ import torch
 
 from benchmarks.planner.load import STAGES
 from benchmarks.planner.measure import Batch, weight_bytes
-from scripts.common import load_model
 from shared.config import load_config
 from shared.models.family import Family
+from shared.processes.model import load_model
 
 
 @pytest.fixture(scope="module")

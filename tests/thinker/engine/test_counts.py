@@ -8,12 +8,12 @@ import pytest
 from torch import Tensor
 
 from performer.loop import Performer
-from scripts.common import handshake_params
 from shared.clock import ManualClock
 from shared.config import load_config
 from shared.links.base import LinkEnd
 from shared.links.loopback import loopback_pair
 from shared.models.family import Family
+from shared.processes.model import link_shape
 from thinker.engine.pipeline import Pipeline, PipelineOptions
 from thinker.engine.running_session import RunningSession
 from thinker.engine.timings import Counts, Timings
@@ -62,7 +62,7 @@ Run = Callable[..., Counts]
 def run(tiny_family: Family) -> Iterator[Run]:
     """`run({unit: seconds of its solve})`: so many units of a session in each phase that is named."""
     config = replace(load_config("tiny"), sessions=SLOTS)
-    ours, theirs = loopback_pair(handshake_params(tiny_family, config, "auto").shape)
+    ours, theirs = loopback_pair(link_shape(tiny_family, config))
     names = tiny_family.media.__dataclass_fields__
     spec = MediaSpec(model="tiny", **{name: getattr(tiny_family.media, name) for name in names})
 

@@ -11,13 +11,13 @@ from dataclasses import replace
 import pytest
 
 from performer.loop import Performer
-from scripts.common import handshake_params
 from shared.clock import Clock, UnpacedClock
 from shared.config import load_config
 from shared.errors import LinkClosed
 from shared.links.base import LinkEnd
 from shared.links.loopback import loopback_pair
 from shared.models.family import Family
+from shared.processes.model import link_shape
 from thinker.engine.admission import Admission
 from thinker.engine.engine import EngineOptions, ThinkerEngine
 from thinker.engine.pipeline import PipelineOptions
@@ -87,7 +87,7 @@ class Pair:
 
 @contextmanager
 def started(family: Family, clock: Clock | None = None) -> Iterator[Pair]:
-    pair = Pair(family, *loopback_pair(handshake_params(family, CONFIG, "auto").shape), clock)
+    pair = Pair(family, *loopback_pair(link_shape(family, CONFIG)), clock)
     for thread in pair.threads:
         thread.start()
     try:

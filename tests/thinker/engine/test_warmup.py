@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from performer.loop import perform
-from scripts.common import handshake_params
 from shared.clock import Clock, MonotonicClock
 from shared.config import load_config
 from shared.links.base import LinkEnd
 from shared.links.loopback import loopback_pair
 from shared.models.family import Family
+from shared.processes.model import link_shape
 from thinker.engine.pipeline import Pipeline, PipelineOptions
 from thinker.engine.timings import Counts, Timings
 from thinker.engine.warmup import BATCH_UNITS, FIRST_UNITS, UNITS, Silence, warm_up
@@ -27,7 +27,7 @@ SLOTS = 4
 def link(tiny_family: Family) -> Iterator[LinkEnd]:
     """The Thinker's end, with a Performer at the other."""
     config = replace(load_config("tiny"), sessions=SLOTS)
-    thinker, performer = loopback_pair(handshake_params(tiny_family, config, "auto").shape)
+    thinker, performer = loopback_pair(link_shape(tiny_family, config))
     work = threading.Thread(
         target=perform, args=(tiny_family, performer), kwargs={"slots": SLOTS, "stopping": lambda: False}
     )

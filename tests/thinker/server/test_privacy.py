@@ -11,11 +11,11 @@ import pytest
 from performer.loop import Performer
 from protocol import messages as m
 from protocol.media import MediaUnit
-from scripts.common import handshake_params
 from shared.config import load_config
 from shared.errors import LinkClosed
 from shared.links.loopback import loopback_pair
 from shared.models.family import Family
+from shared.processes.model import link_shape
 from thinker.engine.engine import EngineOptions, ThinkerEngine
 from thinker.engine.pipeline import PipelineOptions
 
@@ -31,7 +31,7 @@ async def get(server: Any, path: str, **options: Any) -> httpx.Response:
 @pytest.fixture
 def engine(tiny_family: Family) -> Iterator[ThinkerEngine]:
     """Of `run_server`: the real one with the tiny model, on its thread, and a Performer on another."""
-    link, performer_end = loopback_pair(handshake_params(tiny_family, load_config("tiny"), "auto").shape)
+    link, performer_end = loopback_pair(link_shape(tiny_family, load_config("tiny")))
     options = EngineOptions(model="tiny", pin="off", pipeline=PipelineOptions(slots=1))
     engine = ThinkerEngine(tiny_family, lambda: {"performer": link}, options)
     performer = Performer(tiny_family, performer_end, slots=1, checked=True)

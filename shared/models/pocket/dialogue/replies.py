@@ -87,12 +87,6 @@ def reply(request: Request, *, last: str, present: bool, colour: Colour) -> str:
 def what_is_seen(*, present: bool, colour: Colour) -> str:
     """One sentence about who and what is in front of the camera."""
     thing = f"something {colour.name.lower()}" if colour else ""
-    match present, bool(thing):
-        case True, True:
-            return f"I see you, and {thing}."
-        case True, False:
-            return "I see you."
-        case False, True:
-            return f"I see {thing}, but nobody."
-        case _:
-            return "I see nobody."
+    if present:
+        return f"I see you, and {thing}." if thing else "I see you."
+    return f"I see {thing}, but nobody." if thing else "I see nobody."

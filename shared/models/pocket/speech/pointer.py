@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from shared.models.layout import STEPS_PER_UNIT
 from shared.models.pocket.speech.phones import PHONE_IDS, PHONES, SILENCE
 from shared.models.pocket.speech.spelling import spell
-from shared.models.solver import unit_generator
 
 NEIGHBOURS = 3  # phones to either side that decide how long one lasts
 MAX_FRAMES = 16  # that a phone lasts
@@ -26,11 +25,6 @@ PIECE = 200  # characters that are spelled in a unit, at most
 FEW_PHONES = 16  # with no more left the next piece is spelled
 SPEAKABLE = re.compile(r"[A-Za-z0-9À-ÿ%&+=@#°$€£]")
 TEMPERATURE = 0.6  # of drawn durations: averages flatten the rhythm, the raw spread stumbles
-
-
-def duration_draws(seed: int, unit: int) -> torch.Generator:
-    """What the durations of a unit's phones are drawn from."""
-    return unit_generator(seed, unit, "durations")
 
 
 class PhoneTimer(nn.Module):

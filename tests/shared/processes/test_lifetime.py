@@ -9,7 +9,7 @@ pytestmark = pytest.mark.slow
 
 CHILD = """
 import sys, time
-from shared.parent import die_with_parent
+from shared.processes.lifetime import die_with_parent
 die_with_parent(int(sys.argv[1]))
 print("ready", flush=True)
 time.sleep(60)
