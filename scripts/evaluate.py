@@ -21,7 +21,7 @@ from shared.devices import check_device
 from shared.errors import RuntimeFault
 
 if TYPE_CHECKING:
-    from training.evaluation.parts import Findings, Source
+    from training.evaluation.parts import ModelSource, PartResult
 
 LEVELS = range(6)
 ROOM_S = 10.0  # by which a film may turn out shorter than asked
@@ -100,11 +100,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _levels(args: argparse.Namespace) -> int:
-    from training.evaluation.parts import Source, load  # noqa: PLC0415 - needs the dev packages
+    from training.evaluation.parts import ModelSource, load  # noqa: PLC0415 - needs the dev packages
     from training.evaluation.table import fallen, rows, write_card  # noqa: PLC0415
 
     console, began = Console(), time.monotonic()
-    source = Source(config=args.config, weights=args.weights, device=args.device, threads=args.threads)
+    source = ModelSource(config=args.config, weights=args.weights, device=args.device, threads=args.threads)
     digest = load(source).digest  # what is wrong with config or weights is said before any process starts
     found = _measure(args, source, console)
     levels = set(args.level or LEVELS)
@@ -143,12 +143,12 @@ def _levels(args: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _measure(args: argparse.Namespace, source: Source, console: Console) -> dict[str, Findings]:
+def _measure(args: argparse.Namespace, source: ModelSource, console: Console) -> dict[str, PartResult]:
     from training.evaluation.levels import PARTS  # noqa: PLC0415 - needs the dev packages
-    from training.evaluation.parts import FULL, SHORT, Setting, measure  # noqa: PLC0415
+    from training.evaluation.parts import FULL, SHORT, EvaluationConfig, measure  # noqa: PLC0415
 
     chosen = [part for part in PARTS if part.levels & set(args.level or LEVELS)]
-    setting = Setting(effort=SHORT if args.short else FULL, seed=args.seed, data=args.runs / "data")
+    setting = EvaluationConfig(effort=SHORT if args.short else FULL, seed=args.seed, data=args.runs / "data")
     plans = {part.name: part.plan(setting) for part in chosen}
     columns = (TextColumn("{task.description:<16}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
@@ -160,11 +160,11 @@ def _measure(args: argparse.Namespace, source: Source, console: Console) -> dict
 
 
 def _user(args: argparse.Namespace) -> int:
-    from training.data.films import write_user  # noqa: PLC0415 - needs the dev packages
-    from training.evaluation.parts import FULL, Setting  # noqa: PLC0415
+    from training.data.film import write_user  # noqa: PLC0415 - needs the dev packages
+    from training.evaluation.parts import FULL, EvaluationConfig  # noqa: PLC0415
 
     check_target(args.user)
-    setting = Setting(effort=FULL, seed=args.seed, data=args.runs / "data")
+    setting = EvaluationConfig(effort=FULL, seed=args.seed, data=args.runs / "data")
     bank = setting.speakers()[-1].bank()  # flite's: few speakers, each of whom can say everything
     events = write_user(args.user, bank, np.random.default_rng(args.seed), 60.0 * args.minutes + ROOM_S)
     print(f"wrote {args.user}, and {args.user.with_suffix('.json')}: {len(events)} things are said")

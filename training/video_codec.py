@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from shared.models.video_codec import VideoCodec, VideoCodecConfig
-from training.data.face import Pose, draw
-from training.data.motion import poses
-from training.data.speech import Utterance
+from training.data.faces.face import Pose, draw
+from training.data.faces.motion import poses
+from training.data.voices.agent import AgentUtterance
 from training.loop import TrainConfig, train
 
 CLIP_FRAMES = 8
@@ -41,7 +41,7 @@ def random_pose(rng: np.random.Generator) -> Pose:
     )
 
 
-def clip_of(utterance: Utterance, frames: int, size: int, rng: np.random.Generator) -> Tensor:
+def clip_of(utterance: AgentUtterance, frames: int, size: int, rng: np.random.Generator) -> Tensor:
     """A random piece of the face saying a sentence: [frames, 3, size, size]."""
     total = len(utterance.pcm) // 640 + 25
     chosen = poses(utterance.phones, total, rng)
@@ -59,7 +59,7 @@ def encoder_parts(codec: VideoCodec) -> tuple[nn.Module, ...]:
     return codec.read, codec.down_blocks, codec.downs, codec.encoder_mix, codec.to_latent
 
 
-def test_clips(utterances: list[Utterance], size: int) -> Tensor:
+def test_clips(utterances: list[AgentUtterance], size: int) -> Tensor:
     """Pieces of 16 frames of the face saying each sentence, always the same ones: [B, 16, 3, size, size]."""
     rng = np.random.default_rng(99)
     return torch.stack([clip_of(utterance, 16, size, rng) for utterance in utterances])
@@ -84,8 +84,8 @@ def quality(made: Tensor, real: Tensor) -> dict[str, float]:
 def train_video_codec(
     config: TrainConfig,
     sizes: VideoCodecConfig,
-    speech: list[Utterance],
-    held_out: list[Utterance],
+    speech: list[AgentUtterance],
+    held_out: list[AgentUtterance],
     *,
     batch: int,
     resume: bool,
@@ -151,7 +151,7 @@ def train_video_codec(
 
 
 @torch.no_grad()
-def measure_statistics(codec: VideoCodec, speech: list[Utterance]) -> None:
+def measure_statistics(codec: VideoCodec, speech: list[AgentUtterance]) -> None:
     """Set latent mean and deviation; dims that carry nothing keep deviation 1 and so stay near 0."""
     rng = np.random.default_rng(7)
     means, variances = [], []

@@ -9,9 +9,9 @@ import pytest
 from scripts.main import main
 from training.evaluation import measures, parts, table
 from training.evaluation.measures import MEASURES, Measure, at_most
-from training.evaluation.parts import Effort
+from training.evaluation.parts import TrialCounts
 
-LEAST = Effort(
+LEAST = TrialCounts(
     sentences=1, clips=1, voices=("espeak",), guests=(), requests=20, others=10, other_minutes=0.2,
     questions=1, interruptions=1, talks=1, gazes=1, scenes=3, answers=1,
 )  # fmt: skip

@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.models.pocket.family import PocketFamily
-from training.data.bank import Bank
-from training.data.music import music
-from training.data.rooms import captured, impulse_response, worn
-from training.data.scenes import ALONE_DB, COMMON, compose
-from training.data.synth import decibels
-from training.data.users import watch
+from training.data.hearing.scenes import ALONE_DB, COMMON, compose
+from training.data.noise.acoustics import captured, impulse_response, worn
+from training.data.noise.music import music
+from training.data.noise.synth import decibels
+from training.data.vision.scene import watch
+from training.data.voices.bank import UtteranceBank
 from training.evaluation.conversation import Conversation
-from training.evaluation.parts import HOSTS, Findings, Job, Part, Setting
+from training.evaluation.parts import HOSTS, EvaluationConfig, EvaluationJob, Part, PartResult
 from training.evaluation.users import (
     UNIT_S,
     UNIT_SAMPLES,
@@ -41,7 +41,7 @@ KINDS = ("noise", "music", "sentences")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
+class RequestTrial:
     """What was asked ("" for nothing), and what was understood ("" for nothing)."""
 
     asked: str
@@ -51,12 +51,12 @@ class Asked:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Heard:
+class HearingTrials:
     """Some scenes of one kind: a family of voices that asks, or one of KINDS."""
 
     kind: str
     minutes: float
-    cases: list[Asked]
+    cases: list[RequestTrial]
 
 
 def listen_to(
@@ -88,7 +88,9 @@ def matched(
     return understood, rest
 
 
-def hear_requests(family: PocketFamily, speakers: Speakers, scenes: list[list[int]], seed: int) -> Heard:
+def hear_requests(
+    family: PocketFamily, speakers: Speakers, scenes: list[list[int]], seed: int
+) -> HearingTrials:
     """Let users ask what their bank has at these indices, a few requests a scene."""
     utterances, cases, units = speakers.bank(), [], 0
     for number, indices in enumerate(scenes):
@@ -99,23 +101,23 @@ def hear_requests(family: PocketFamily, speakers: Speakers, scenes: list[list[in
         spans = [(name, event.start_s, event.end_s) for name, event in zip(names, scene.events, strict=True)]
         understood, rest = matched(listen_to(family, scene.pcm, rng), spans)
         for one, name, answer in zip(spoken, names, understood, strict=True):
-            cases.append(Asked(asked=name, understood=answer, voice=one.voice, text=one.text))
-        cases += [Asked(asked="", understood=answer) for _, answer in rest]
+            cases.append(RequestTrial(asked=name, understood=answer, voice=one.voice, text=one.text))
+        cases += [RequestTrial(asked="", understood=answer) for _, answer in rest]
         units += len(scene.pcm) // UNIT_SAMPLES
-    return Heard(kind=speakers.family, minutes=units * UNIT_S / 60, cases=cases)
+    return HearingTrials(kind=speakers.family, minutes=units * UNIT_S / 60, cases=cases)
 
 
-def hear_others(family: PocketFamily, speakers: Speakers, kind: str, scenes: int, seed: int) -> Heard:
+def hear_others(family: PocketFamily, speakers: Speakers, kind: str, scenes: int, seed: int) -> HearingTrials:
     """Let scenes of a kind pass in which nothing is asked."""
     utterances, cases = speakers.bank(), []
     for number in range(scenes):
         rng = np.random.default_rng((seed, number))
         heard = listen_to(family, other_scene(kind, utterances, rng), rng)
-        cases += [Asked(asked="", understood=name) for _, name in heard]
-    return Heard(kind=kind, minutes=scenes * OTHER_UNITS * UNIT_S / 60, cases=cases)
+        cases += [RequestTrial(asked="", understood=name) for _, name in heard]
+    return HearingTrials(kind=kind, minutes=scenes * OTHER_UNITS * UNIT_S / 60, cases=cases)
 
 
-def other_scene(kind: str, bank: Bank, rng: np.random.Generator) -> NDArray[np.float32]:
+def other_scene(kind: str, bank: UtteranceBank, rng: np.random.Generator) -> NDArray[np.float32]:
     """12 s of noise, music or sentences that aren't to be answered."""
     num = OTHER_UNITS * UNIT_SAMPLES
     match kind:
@@ -130,10 +132,10 @@ def other_scene(kind: str, bank: Bank, rng: np.random.Generator) -> NDArray[np.f
     return compose(bank, rng, seconds=OTHER_UNITS * UNIT_S, odds=odds).pcm
 
 
-def _plan(setting: Setting) -> list[Job]:
+def _plan(setting: EvaluationConfig) -> list[EvaluationJob]:
     users = setting.speakers()
     share_s = setting.effort.other_minutes * 60 / len(KINDS)
-    jobs: list[Job] = []
+    jobs: list[EvaluationJob] = []
     for index, speakers in enumerate(users):
         seed = setting.seed + 1000 * index
         jobs += _requests_of(speakers, seed)
@@ -146,7 +148,7 @@ def _plan(setting: Setting) -> list[Job]:
     return jobs
 
 
-def _requests_of(speakers: Speakers, seed: int) -> list[Job]:
+def _requests_of(speakers: Speakers, seed: int) -> list[EvaluationJob]:
     indices = np.random.default_rng(seed).permutation(asking(speakers.bank())).tolist()
     scenes = [indices[at : at + REQUESTS_A_SCENE] for at in range(0, len(indices), REQUESTS_A_SCENE)]
     return [
@@ -155,7 +157,7 @@ def _requests_of(speakers: Speakers, seed: int) -> list[Job]:
     ]
 
 
-def _others(kind: str, speakers: Speakers, seconds: float, seed: int) -> list[Job]:
+def _others(kind: str, speakers: Speakers, seconds: float, seed: int) -> list[EvaluationJob]:
     count = max(1, round(seconds / (OTHER_UNITS * UNIT_S)))
     return [
         partial(
@@ -165,7 +167,7 @@ def _others(kind: str, speakers: Speakers, seconds: float, seed: int) -> list[Jo
     ]
 
 
-def _judge(results: list[Heard]) -> Findings:
+def _judge(results: list[HearingTrials]) -> PartResult:
     common = [case for heard in results if heard.kind in HOSTS for case in heard.cases]
     asked = [case for case in common if case.asked]
     others = [heard for heard in results if heard.kind in KINDS]
@@ -186,10 +188,10 @@ def _judge(results: list[Heard]) -> Findings:
         for case in heard.cases
         if case.asked != case.understood
     ]
-    return Findings(measures=measures, cases=failed)
+    return PartResult(measures=measures, cases=failed)
 
 
-def _shares(asked: list[Asked]) -> dict[str, float]:
+def _shares(asked: list[RequestTrial]) -> dict[str, float]:
     """Percent of requests."""
     right = sum(case.understood == case.asked for case in asked)
     missed = sum(not case.understood for case in asked)
@@ -197,7 +199,7 @@ def _shares(asked: list[Asked]) -> dict[str, float]:
     return {f"requests_{name}": 100 * count / max(1, len(asked)) for name, count in counts.items()}
 
 
-def _per_5_minutes(heard: list[Heard]) -> float:
+def _per_5_minutes(heard: list[HearingTrials]) -> float:
     return 5 * sum(len(one.cases) for one in heard) / max(1e-9, sum(one.minutes for one in heard))
 
 

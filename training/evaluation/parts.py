@@ -24,14 +24,14 @@ from shared.models.pocket.family import PocketFamily
 from training.errors import TrainingError
 from training.evaluation.users import ASKED, Speakers, families, share_of
 
-Job = Callable[[PocketFamily], Any]
+EvaluationJob = Callable[[PocketFamily], Any]
 SENTENCES = 10  # the fewest that ask for nothing in a bank
 HOSTS = ("espeak", "flite")  # synthesizers of the users that every machine that trains has
 GUEST_REQUESTS = 60  # of each of the others
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Effort:
+class TrialCounts:
     """How much is measured."""
 
     sentences: int  # typed, and again with the timing of the original
@@ -49,21 +49,21 @@ class Effort:
     answers: int  # about scenes
 
 
-FULL = Effort(
+FULL = TrialCounts(
     sentences=85, clips=85, voices=HOSTS, guests=("festival", "kokoro", "piper"), requests=400, others=160,
     other_minutes=40, questions=48, interruptions=48, talks=8, gazes=12, scenes=240, answers=60,
 )  # fmt: skip
-SHORT = Effort(
+SHORT = TrialCounts(
     sentences=6, clips=12, voices=HOSTS, guests=(), requests=40, others=20, other_minutes=2.4, questions=6,
     interruptions=3, talks=1, gazes=1, scenes=40, answers=4,
 )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Setting:
+class EvaluationConfig:
     """What a part plans its jobs from; `data` is the folder where users' voices are kept."""
 
-    effort: Effort
+    effort: TrialCounts
     seed: int
     data: Path
 
@@ -89,7 +89,7 @@ class Setting:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Findings:
+class PartResult:
     """What a part measured, and single cases for whoever wants to know why."""
 
     measures: dict[str, float]
@@ -102,12 +102,12 @@ class Part:
 
     name: str
     levels: frozenset[int]
-    plan: Callable[[Setting], list[Job]]
-    judge: Callable[[list[Any]], Findings]
+    plan: Callable[[EvaluationConfig], list[EvaluationJob]]
+    judge: Callable[[list[Any]], PartResult]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Source:
+class ModelSource:
     """Which model is measured, and on what."""
 
     config: str
@@ -117,7 +117,7 @@ class Source:
 
 
 @functools.cache
-def load(source: Source) -> PocketFamily:
+def load(source: ModelSource) -> PocketFamily:
     """Build the model, once a process.
 
     Raises:
@@ -136,13 +136,13 @@ def load(source: Source) -> PocketFamily:
     return family
 
 
-def _work(source: Source, job: Job) -> Any:
+def _work(source: ModelSource, job: EvaluationJob) -> Any:
     return job(load(source))
 
 
 def measure(
-    source: Source,
-    plans: Mapping[str, list[Job]],
+    source: ModelSource,
+    plans: Mapping[str, list[EvaluationJob]],
     *,
     workers: int,
     advance: Callable[[str], None],
@@ -163,7 +163,9 @@ def measure(
     return results
 
 
-def _spread(source: Source, plans: Mapping[str, list[Job]], workers: int) -> Iterator[tuple[str, Any]]:
+def _spread(
+    source: ModelSource, plans: Mapping[str, list[EvaluationJob]], workers: int
+) -> Iterator[tuple[str, Any]]:
     # Processes are spawned: torch's threads don't survive a fork. Ctrl-C is for this one, which ends them.
     pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
     handler = signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from shared.models.pocket.family import PocketFamily
 from shared.models.pocket.replies import Colour, Request, reply
-from training.data.gaze import gaze_of
-from training.data.users import Sight, follow, still
+from training.data.faces.gaze import gaze_of
+from training.data.vision.scene import VisualScene, follow, still
 from training.evaluation.conversation import Conversation
-from training.evaluation.parts import Findings, Job, Part, Setting
+from training.evaluation.parts import EvaluationConfig, EvaluationJob, Part, PartResult
 from training.evaluation.recogniser import words_of
 from training.evaluation.users import (
     MODEL_SIDE_S,
@@ -50,7 +50,7 @@ class Gaze:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Seen:
+class VisionTrial:
     """One scene: what was there and what the agent took it for."""
 
     there: bool
@@ -120,7 +120,7 @@ def _correlations(sessions: list[Gaze], lag: int) -> tuple[float, float]:
     return x, y
 
 
-def scene(rng: np.random.Generator, units: int) -> Sight:
+def scene(rng: np.random.Generator, units: int) -> VisualScene:
     """Somebody or nobody, with something of a colour or with nothing, of kinds that no training drew."""
     x, y = rng.uniform(-EDGE, EDGE, 2).tolist()
     place = None if rng.random() < EMPTY else (x, y)
@@ -128,7 +128,7 @@ def scene(rng: np.random.Generator, units: int) -> Sight:
     return still(rng, units, place=place, colour=colour, held_out=True)
 
 
-def look_at(family: PocketFamily, scenes: int, seed: int) -> list[Seen]:
+def look_at(family: PocketFamily, scenes: int, seed: int) -> list[VisionTrial]:
     """Show scenes for a second each, and read what the agent would answer if it were asked then."""
     results = []
     for number in range(scenes):
@@ -139,7 +139,7 @@ def look_at(family: PocketFamily, scenes: int, seed: int) -> list[Seen]:
             conversation.hear(user)
         manners = conversation.state.manners
         results.append(
-            Seen(
+            VisionTrial(
                 there=bool(sight.present[-1]), thought_there=manners.present,
                 colour=Colour(int(sight.colour[-1])).name.lower(), thought_colour=manners.colour.name.lower(),
             )
@@ -164,15 +164,15 @@ def ask_about(family: PocketFamily, users: list[Speakers], seed: int) -> list[An
     return results
 
 
-def _plan_gaze(setting: Setting) -> list[Job]:
+def _plan_gaze(setting: EvaluationConfig) -> list[EvaluationJob]:
     return [partial(be_watched, seed=setting.seed + index) for index in range(setting.effort.gazes)]
 
 
-def _judge_gaze(results: list[Gaze]) -> Findings:
-    return Findings(measures=gaze_measures(results), cases=[])
+def _judge_gaze(results: list[Gaze]) -> PartResult:
+    return PartResult(measures=gaze_measures(results), cases=[])
 
 
-def _plan_sight(setting: Setting) -> list[Job]:
+def _plan_sight(setting: EvaluationConfig) -> list[EvaluationJob]:
     count = setting.effort.scenes
     return [
         partial(look_at, scenes=min(SCENES_A_JOB, count - at), seed=setting.seed + at)
@@ -180,7 +180,7 @@ def _plan_sight(setting: Setting) -> list[Job]:
     ]
 
 
-def _judge_sight(results: list[list[Seen]]) -> Findings:
+def _judge_sight(results: list[list[VisionTrial]]) -> PartResult:
     scenes = [one for batch in results for one in batch]
     there = [one.there == one.thought_there for one in scenes]
     colour = [one.colour == one.thought_colour for one in scenes]
@@ -191,10 +191,10 @@ def _judge_sight(results: list[list[Seen]]) -> Findings:
         "sight_right": 100 * float(np.mean(np.logical_and(there, colour))),
     }
     wrong = [asdict(one) for one, a, b in zip(scenes, there, colour, strict=True) if not (a and b)]
-    return Findings(measures=measures, cases=wrong)
+    return PartResult(measures=measures, cases=wrong)
 
 
-def _plan_answers(setting: Setting) -> list[Job]:
+def _plan_answers(setting: EvaluationConfig) -> list[EvaluationJob]:
     users = setting.speakers()
     turns = [users[index // 2 % len(users)] for index in range(setting.effort.answers)]
     return [
@@ -203,10 +203,10 @@ def _plan_answers(setting: Setting) -> list[Job]:
     ]
 
 
-def _judge_answers(results: list[list[Answer]]) -> Findings:
+def _judge_answers(results: list[list[Answer]]) -> PartResult:
     answers = [one for batch in results for one in batch]
     right = 100 * float(np.mean([words_of(one.right) == words_of(one.said) for one in answers]))
-    return Findings(measures={"sight_answers_right": right}, cases=[asdict(one) for one in answers])
+    return PartResult(measures={"sight_answers_right": right}, cases=[asdict(one) for one in answers])
 
 
 PARTS: tuple[Part, ...] = (

@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from shared.models.pocket.config import FRAMES_PER_UNIT, PHONE_LEAD
 from shared.models.pocket.family import PocketFamily
 from training import audio_codec, video_codec
-from training.data.phones import slots_of
-from training.data.sentences import corpus, prose
-from training.data.speech import Utterance, speak
+from training.data.voices.agent import AgentUtterance, speak
+from training.data.voices.phones import slots_of
+from training.data.voices.sentences import corpus, prose
 from training.errors import TrainingError
-from training.evaluation.conversation import Conversation, Recital, nobody, sound_of
+from training.evaluation.conversation import Conversation, ScriptedSpeech, nobody, sound_of
 from training.evaluation.lips import Pair, drawn_openings, lip_sync, opening
-from training.evaluation.parts import Findings, Job, Part, Setting
+from training.evaluation.parts import EvaluationConfig, EvaluationJob, Part, PartResult
 from training.evaluation.recogniser import recognise, word_errors
 from training.evaluation.signals import decibels
 
@@ -40,7 +40,7 @@ FRAME_SAMPLES = 640
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Turn:
+class SpokenTurn:
     """What the agent did from one typed line to the next: U units of sound [U, N], and which speak."""
 
     pcm: NDArray[np.float32]
@@ -86,12 +86,12 @@ def codec_quality(family: PocketFamily, sentences: Sequence[str]) -> dict[str, f
     return video_codec.quality(torch.cat(made), real)
 
 
-def _plan_codec(setting: Setting) -> list[Job]:
+def _plan_codec(setting: EvaluationConfig) -> list[EvaluationJob]:
     return [partial(codec_quality, sentences=held_out_sentences(setting.effort.clips))]
 
 
-def _judge_codec(results: list[dict[str, float]]) -> Findings:
-    return Findings(measures=results[0], cases=[])
+def _judge_codec(results: list[dict[str, float]]) -> PartResult:
+    return PartResult(measures=results[0], cases=[])
 
 
 # Level 1: forced slots
@@ -100,7 +100,7 @@ def _judge_codec(results: list[dict[str, float]]) -> Findings:
 def recite(family: PocketFamily, sentences: Sequence[str], seed: int) -> list[tuple[Sentence, Pair]]:
     """Let the agent say each sentence with the phones and the timing of the original voice."""
     conversation = Conversation(family, seed)
-    recital = Recital()
+    recital = ScriptedSpeech()
     conversation.state.speech = recital
     results = []
     for utterance in map(speak, sentences):
@@ -117,14 +117,14 @@ def recite(family: PocketFamily, sentences: Sequence[str], seed: int) -> list[tu
     return results
 
 
-def _plan_recital(setting: Setting) -> list[Job]:
+def _plan_recital(setting: EvaluationConfig) -> list[EvaluationJob]:
     batches = _batches(held_out_sentences(setting.effort.sentences))
     return [
         partial(recite, sentences=batch, seed=setting.seed + index) for index, batch in enumerate(batches)
     ]
 
 
-def _judge_recital(results: list[list[tuple[Sentence, Pair]]]) -> Findings:
+def _judge_recital(results: list[list[tuple[Sentence, Pair]]]) -> PartResult:
     sentences = [sentence for batch in results for sentence, _ in batch]
     rates = word_error_rates(sentences)
     measures = {
@@ -132,13 +132,15 @@ def _judge_recital(results: list[list[tuple[Sentence, Pair]]]) -> Findings:
         "forced_wer_over_original": rates["wer_over_original"],
         **lip_sync([pair for batch in results for _, pair in batch]),
     }
-    return Findings(measures=measures, cases=[dataclasses.asdict(s) for s in sentences])
+    return PartResult(measures=measures, cases=[dataclasses.asdict(s) for s in sentences])
 
 
 # Level 2 (and the silence of level 0): typed lines
 
 
-def converse(family: PocketFamily, sentences: Sequence[str], seed: int) -> tuple[Turn, list[Turn]]:
+def converse(
+    family: PocketFamily, sentences: Sequence[str], seed: int
+) -> tuple[SpokenTurn, list[SpokenTurn]]:
     """Wait ten seconds, then type the sentences one after the other, each when the agent is done.
 
     Returns:
@@ -149,7 +151,7 @@ def converse(family: PocketFamily, sentences: Sequence[str], seed: int) -> tuple
     """
     conversation = Conversation(family, seed)
 
-    def turn(still_units: int, *texts: str) -> Turn:
+    def turn(still_units: int, *texts: str) -> SpokenTurn:
         sound: list[NDArray[np.float32]] = []
         speaking: list[bool] = []
         while len(speaking) < still_units or any(speaking[-still_units:]):
@@ -158,7 +160,7 @@ def converse(family: PocketFamily, sentences: Sequence[str], seed: int) -> tuple
                 raise TrainingError(f"evaluate: the agent refused to say {said.refused[0]!r}")
             sound.append(sound_of(emission))
             speaking.append(said.speaking)
-        return Turn(pcm=np.stack(sound), speaking=tuple(speaking))
+        return SpokenTurn(pcm=np.stack(sound), speaking=tuple(speaking))
 
     idle = turn(IDLE_UNITS)
     return idle, [turn(STILL_UNITS, sentence) for sentence in sentences]
@@ -176,7 +178,7 @@ def type_and_listen(
     return silence_levels(idle, turns), heard
 
 
-def _plan_typing(setting: Setting) -> list[Job]:
+def _plan_typing(setting: EvaluationConfig) -> list[EvaluationJob]:
     batches = _batches(held_out_sentences(setting.effort.sentences))
     return [
         partial(type_and_listen, sentences=batch, seed=setting.seed + index)
@@ -184,16 +186,16 @@ def _plan_typing(setting: Setting) -> list[Job]:
     ]
 
 
-def _judge_typing(results: list[tuple[dict[str, float], list[Sentence]]]) -> Findings:
+def _judge_typing(results: list[tuple[dict[str, float], list[Sentence]]]) -> PartResult:
     sentences = [sentence for _, batch in results for sentence in batch]
     # The worst of the sessions; a mean of decibels would say little.
     levels = {name: max(levels[name] for levels, _ in results) for name in results[0][0]}
-    return Findings(
+    return PartResult(
         measures=word_error_rates(sentences) | levels, cases=[dataclasses.asdict(s) for s in sentences]
     )
 
 
-def listen(family: PocketFamily, utterance: Utterance, pcm: NDArray[np.float32]) -> Sentence:
+def listen(family: PocketFamily, utterance: AgentUtterance, pcm: NDArray[np.float32]) -> Sentence:
     """Count the recogniser's errors on the agent's voice, on the original and on the codec alone."""
     codec = audio_codec.reconstruct(family.weights.audio, utterance.pcm)
     heard, *others = (recognise(x) for x in (pcm, utterance.pcm, codec))
@@ -227,7 +229,7 @@ def word_error_rates(sentences: Sequence[Sentence]) -> dict[str, float]:
     return rates | {"wer_over_original": rates["wer"] - rates["wer_original"]}
 
 
-def silence_levels(idle: Turn, turns: Sequence[Turn]) -> dict[str, float]:
+def silence_levels(idle: SpokenTurn, turns: Sequence[SpokenTurn]) -> dict[str, float]:
     """Level in dBFS (RMS, floor -100) before the first line and after each, and of the loudest such unit."""
     after = [turn.pcm[turn.spoken_units + RINGING_UNITS :] for turn in turns]
     quiet = np.concatenate([idle.pcm, *after])

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from shared.models.pocket.family import PocketFamily
 from shared.models.pocket.replies import Request
-from training.data.gaze import nod_of
-from training.data.scenes import Scene
-from training.data.synth import RATE
-from training.data.targets import Placed
-from training.data.users import watch
+from training.data.faces.gaze import nod_of
+from training.data.hearing.scenes import AudioScene
+from training.data.hearing.targets import Placed
+from training.data.noise.synth import RATE
+from training.data.vision.scene import watch
 from training.evaluation.conversation import Conversation, sound_of
-from training.evaluation.parts import Findings, Job, Part, Setting
+from training.evaluation.parts import EvaluationConfig, EvaluationJob, Part, PartResult
 from training.evaluation.signals import WINDOW, loud, seconds, within
 from training.evaluation.users import (
     MODEL_SIDE_S,
@@ -47,7 +47,7 @@ NOD, NOD_FRAMES = 0.4, 12  # the head is down so far for a nod, which lasts no l
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Turns:
+class TurnTrial:
     """One session.
 
     Attributes:
@@ -76,7 +76,7 @@ class Turns:
 
 
 def live_through(
-    family: PocketFamily, scene: Scene, rng: np.random.Generator
+    family: PocketFamily, scene: AudioScene, rng: np.random.Generator
 ) -> tuple[list[str], NDArray[np.bool_], NDArray[np.float64]]:
     """What was taken for requests; in each 10 ms, whether the agent is heard; its nod in each frame."""
     conversation = Conversation(family, int(rng.integers(2**31)))
@@ -92,7 +92,7 @@ def live_through(
 
 def session(
     family: PocketFamily, kind: str, said: list[Placed], text: str, rng: np.random.Generator
-) -> Turns:
+) -> TurnTrial:
     """Let a user say something and see what the agent does."""
     tail_s = {"question": ANSWER_S, "interruption": ANSWER_S, "talk": LISTEN_S}[kind]
     scene = staged(rng, said, tail_s=tail_s)
@@ -101,7 +101,7 @@ def session(
     user = within(spans, len(heard))
     noticed = within([(start + REACTION_S, end) for start, end in spans], len(heard))
     before = np.arange(len(heard)) * WINDOW / RATE < (np.inf if kind == "talk" else spans[0][0])
-    return Turns(
+    return TurnTrial(
         kind=kind,
         text=text,
         understood=understood,
@@ -144,7 +144,7 @@ def count_nods(heads: NDArray[np.float64]) -> int:
     return 1 + int((np.diff(starts) > NOD_FRAMES).sum()) if len(starts) else 0
 
 
-def ask(family: PocketFamily, users: list[Speakers], seed: int) -> list[Turns]:
+def ask(family: PocketFamily, users: list[Speakers], seed: int) -> list[TurnTrial]:
     """One question to each bank's users."""
     results = []
     for number, speakers in enumerate(users):
@@ -156,7 +156,7 @@ def ask(family: PocketFamily, users: list[Speakers], seed: int) -> list[Turns]:
     return results
 
 
-def interrupt(family: PocketFamily, users: list[Speakers], seed: int) -> list[Turns]:
+def interrupt(family: PocketFamily, users: list[Speakers], seed: int) -> list[TurnTrial]:
     """Ask for a story, and speak while it is told."""
     results = []
     for number, speakers in enumerate(users):
@@ -171,7 +171,7 @@ def interrupt(family: PocketFamily, users: list[Speakers], seed: int) -> list[Tu
     return results
 
 
-def talk(family: PocketFamily, users: list[Speakers], seed: int) -> list[Turns]:
+def talk(family: PocketFamily, users: list[Speakers], seed: int) -> list[TurnTrial]:
     """Say a few sentences that ask for nothing."""
     results = []
     for number, speakers in enumerate(users):
@@ -184,10 +184,10 @@ def talk(family: PocketFamily, users: list[Speakers], seed: int) -> list[Turns]:
     return results
 
 
-def _plan(setting: Setting) -> list[Job]:
+def _plan(setting: EvaluationConfig) -> list[EvaluationJob]:
     users = setting.speakers()
     effort = setting.effort
-    jobs: list[Job] = []
+    jobs: list[EvaluationJob] = []
     for kind, count in ((ask, effort.questions), (interrupt, effort.interruptions), (talk, effort.talks)):
         turns = [users[index % len(users)] for index in range(count)]
         jobs += [
@@ -197,7 +197,7 @@ def _plan(setting: Setting) -> list[Job]:
     return jobs
 
 
-def _judge(results: list[list[Turns]]) -> Findings:
+def _judge(results: list[list[TurnTrial]]) -> PartResult:
     sessions = [session for batch in results for session in batch]
     talks = [session for session in sessions if session.kind == "talk"]
     answers = np.array([session.answer_s for session in sessions if session.kind == "question"])
@@ -214,10 +214,10 @@ def _judge(results: list[list[Turns]]) -> Findings:
         "babble": 60 * sum(s.babble_s for s in sessions) / quiet_s,
         "nods": 60 * sum(s.nods for s in talks) / max(1e-9, sum(s.quiet_s for s in talks)),
     }
-    return Findings(measures=measures, cases=[_case(session) for session in sessions])
+    return PartResult(measures=measures, cases=[_case(session) for session in sessions])
 
 
-def _case(one: Turns) -> dict[str, Any]:
+def _case(one: TurnTrial) -> dict[str, Any]:
     """A session for JSON, which knows no NaN."""
     return {name: None if value != value else value for name, value in asdict(one).items()}  # noqa: PLR0124
 

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from shared.models.family import Observation
 from shared.models.pocket.family import PocketFamily
 from shared.models.pocket.replies import Request
-from training.data.bank import Bank, load_bank
-from training.data.noise import background
-from training.data.rooms import captured, faint_noise, impulse_response, worn
-from training.data.scenes import COMMON, SNR_DB, VOICE_DB, Scene, scene_of, voiced
-from training.data.synth import RATE, decibels
-from training.data.targets import FRAME, Placed
-from training.data.voices import SHARES, Spoken, installed
+from training.data.hearing.scenes import COMMON, SNR_DB, VOICE_DB, AudioScene, scene_of, voiced
+from training.data.hearing.targets import FRAME, Placed
+from training.data.noise.acoustics import captured, faint_noise, impulse_response, worn
+from training.data.noise.background import background
+from training.data.noise.synth import RATE, decibels
+from training.data.voices.bank import UtteranceBank, load_bank
+from training.data.voices.speakers import SHARES, UserUtterance, installed
 
 BANK_SEED = 4711  # of what is said and how: fixed, so that two evaluations hear the same
 UNIT_S = 0.16
@@ -58,7 +58,7 @@ class Speakers:
     requests: int
     others: int
 
-    def bank(self) -> Bank:
+    def bank(self) -> UtteranceBank:
         """Their utterances, spoken now if they weren't before: all requests in turn, and other sentences.
 
         Raises:
@@ -70,14 +70,14 @@ class Speakers:
         )  # fmt: skip
 
 
-def asking(bank: Bank, request: Request | None = None) -> list[int]:
+def asking(bank: UtteranceBank, request: Request | None = None) -> list[int]:
     """Indices of all utterances that ask something, or that ask for `request`."""
     chosen = bank.requests != 0 if request is None else bank.requests == request
     return np.flatnonzero(chosen).tolist()
 
 
 def in_turn(
-    spoken: list[Spoken],
+    spoken: list[UserUtterance],
     rng: np.random.Generator,
     *,
     first_s: tuple[float, float],
@@ -92,10 +92,10 @@ def in_turn(
     return placed
 
 
-def staged(rng: np.random.Generator, said: list[Placed], *, tail_s: float) -> Scene:
+def staged(rng: np.random.Generator, said: list[Placed], *, tail_s: float) -> AudioScene:
     """A scene of whole units in which this is said, and nothing else but `tail_s` of noise after it.
 
-    Gain, room, noise, microphone and its faults are drawn as for training (`training.data.scenes`).
+    Gain, room, noise, microphone and its faults are drawn as for training (`training.data.hearing.scenes`).
     """
     units = int(np.ceil((said[-1].end / RATE + tail_s) / UNIT_S))
     num = units * UNIT_SAMPLES

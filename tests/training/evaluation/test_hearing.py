@@ -2,7 +2,7 @@
 
 import pytest
 
-from training.evaluation.hearing import PARTS, Asked, Heard, matched
+from training.evaluation.hearing import PARTS, HearingTrials, RequestTrial, matched
 
 SPANS = [("hello", 1.0, 1.5), ("name", 4.0, 5.5)]
 
@@ -30,14 +30,17 @@ def test_each_request_is_matched_once(
 
 
 def test_shares_and_false_starts() -> None:
-    right, wrong = Asked(asked="hello", understood="hello"), Asked(asked="hello", understood="name")
-    missed, extra = Asked(asked="name", understood=""), Asked(asked="", understood="name")
+    right, wrong = (
+        RequestTrial(asked="hello", understood="hello"),
+        RequestTrial(asked="hello", understood="name"),
+    )
+    missed, extra = RequestTrial(asked="name", understood=""), RequestTrial(asked="", understood="name")
     findings = PARTS[0].judge([
-        Heard(kind="espeak", minutes=1.0, cases=[right, right, missed]),
-        Heard(kind="flite", minutes=1.0, cases=[wrong, extra]),
-        Heard(kind="noise", minutes=4.0, cases=[]),
-        Heard(kind="music", minutes=2.0, cases=[]),
-        Heard(kind="sentences", minutes=4.0, cases=[extra]),
+        HearingTrials(kind="espeak", minutes=1.0, cases=[right, right, missed]),
+        HearingTrials(kind="flite", minutes=1.0, cases=[wrong, extra]),
+        HearingTrials(kind="noise", minutes=4.0, cases=[]),
+        HearingTrials(kind="music", minutes=2.0, cases=[]),
+        HearingTrials(kind="sentences", minutes=4.0, cases=[extra]),
     ])  # fmt: skip
     assert findings.measures == {
         "requests": 4, "requests_right": 50, "requests_wrong": 25, "requests_missed": 25,

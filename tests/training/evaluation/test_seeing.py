@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 
 from shared.models.pocket.replies import Colour
-from training.evaluation.seeing import EDGE, LATE_FRAMES, PARTS, Gaze, Seen, gaze_measures, scene, stroll
+from training.evaluation.seeing import (
+    EDGE,
+    LATE_FRAMES,
+    PARTS,
+    Gaze,
+    VisionTrial,
+    gaze_measures,
+    scene,
+    stroll,
+)
 
 
 def watched(seed: int, lag: int) -> Gaze:
@@ -48,8 +57,8 @@ def test_scenes_are_of_every_kind_and_always_the_same() -> None:
 
 def test_both_must_be_right() -> None:
     sight = next(part for part in PARTS if part.name == "sight")
-    right = Seen(there=True, thought_there=True, colour="red", thought_colour="red")
-    wrong = Seen(there=False, thought_there=True, colour="red", thought_colour="red")
+    right = VisionTrial(there=True, thought_there=True, colour="red", thought_colour="red")
+    wrong = VisionTrial(there=False, thought_there=True, colour="red", thought_colour="red")
     findings = sight.judge([[right, wrong], [right, right]])
     assert findings.measures == {"scenes": 4, "present_right": 75, "colour_right": 100, "sight_right": 75}
     assert len(findings.cases) == 1

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from training.evaluation.turns import PARTS, Turns, count_nods, first_sound_s, hushed_s
+from training.evaluation.turns import PARTS, TurnTrial, count_nods, first_sound_s, hushed_s
 
 
 def heard_at(*spans: tuple[float, float]) -> NDArray[np.bool_]:
@@ -38,7 +38,7 @@ def test_nods_are_counted_once() -> None:
     assert count_nods(np.zeros(200)) == 0
 
 
-def turns(kind: str, **measured: float) -> Turns:
+def turns(kind: str, **measured: float) -> TurnTrial:
     """A session of 10 s."""
     known = {
         "answer_s": np.nan,
@@ -48,7 +48,7 @@ def turns(kind: str, **measured: float) -> Turns:
         "babble_s": 0.0,
         "quiet_s": 2.0,
     }
-    return Turns(kind=kind, text="", understood=[], nods=3, **(known | measured))
+    return TurnTrial(kind=kind, text="", understood=[], nods=3, **(known | measured))
 
 
 def test_measures_of_sessions() -> None:
