@@ -1,8 +1,8 @@
 """Several Performer ranks that solve one unit together, each with its share of the model.
 
 Rank 0 leads: it alone talks to the Thinker, over the link, as a single Performer does. Every message that
-comes goes on to the other ranks, so that all run the same loop over the same messages (`performer.relay`).
-During a solve they meet in `Group.reduce`, twice a layer (`shared.models.parallel`).
+comes goes on to the other ranks, so that all run the same loop over the same messages
+(`performer.broadcast`). During a solve they meet in `Group.reduce`, twice a layer (`models.tensor_parallel`).
 
 A follower waits for its leader without limit; all else has a time-out. The leader's is the shorter one,
 so that it is the leader that tells what went wrong, and ends with it. Followers end with their leader.
@@ -26,8 +26,8 @@ from torch.distributed import TCPStore as Store  # type: ignore[attr-defined]
 
 from shared.errors import DeviceError, GroupError, LinkClosed
 from shared.links.base import Message
-from shared.links.meeting import meet_over_gloo, open_door, own_store, store_at
-from shared.models.parallel import Share
+from shared.links.process_groups import meet_over_gloo, open_door, own_store, store_at
+from shared.models.tensor_parallel import ShardSpec
 from shared.slices import HEADER_BYTES, pack_header_into, unpack_header
 
 HOST = "127.0.0.1"
@@ -89,9 +89,9 @@ class Group:
         self.announce("here")
 
     @property
-    def share(self) -> Share:
+    def share(self) -> ShardSpec:
         """What this rank computes."""
-        return Share(rank=self.rank, ranks=self.ranks, reduce=self.reduce)
+        return ShardSpec(rank=self.rank, ranks=self.ranks, reduce=self.reduce)
 
     def announce(self, what: str) -> None:
         """Let `await_all` know that this rank has come so far."""

@@ -13,7 +13,7 @@ from torch import Tensor
 from shared.errors import LinkClosed, LinkTimeout, SliceError
 from shared.links.base import Message
 from shared.models.family import Family
-from shared.models.layout import Block
+from shared.models.layout import KVBlock
 from shared.slices import Flags, Kind, SliceHeader, describe
 
 WAIT_S = 0.5  # how often a wait looks at `stopping`
@@ -26,7 +26,7 @@ class Answers(Protocol):
     def reserve(self, timeout_s: float, what: str = ...) -> Tensor:
         """A buffer for a payload."""
 
-    def commit(self, header: SliceHeader) -> None:
+    def send(self, header: SliceHeader) -> None:
         """Send what was written to it."""
 
 
@@ -116,9 +116,9 @@ class Performer:
             raise SliceError(f"a slice of session {header.session} came before the session began")
         elif header.kind is Kind.END:
             del self.sessions[header.session]
-        elif header.kind in (Kind.STATE, Kind.REMEMBER):
-            state, block = self.sessions[header.session], Block[header.kind.name]
-            self._family.append(state, block, header.unit, payload, header.layer)
+        elif header.kind in (Kind.STATE, Kind.COMMIT):
+            state, block = self.sessions[header.session], KVBlock[header.kind.name]
+            self._family.import_kv(state, block, header.unit, payload, header.layer)
 
     def _solve(self, received_ns: int) -> None:
         batch, self._batch = list(self._batch.values()), {}
@@ -143,21 +143,21 @@ class Performer:
             payload_bytes=latents.nbytes, flags=more | self._checked, received_at_ns=received_ns,
             append_ns=self._append_ns, solve_ns=solve_ns,
         )  # fmt: skip
-        self._link.sender.commit(header)
+        self._link.sender.send(header)
 
     def _remember(self, batch: list[SliceHeader], states: list[Any], latents: list[Tensor]) -> None:
         """Write what was made to the cache, and let the Thinker write the same."""
         began_ns = time.monotonic_ns()
-        units, size = [header.unit for header in batch], self._family.slice_bytes(Block.REMEMBER)
-        self._family.remember(states, units, latents)
+        units, size = [header.unit for header in batch], self._family.slice_bytes(KVBlock.COMMIT)
+        self._family.commit(states, units, latents)
         took_ns = time.monotonic_ns() - began_ns
         for row, (header, state) in enumerate(zip(batch, states, strict=True)):
             more = Flags.NONE if row + 1 == len(batch) else Flags.MORE
-            room = self._link.sender.reserve(RETURN_WITHIN_S, describe(Kind.REMEMBER, header.unit))
-            self._family.pack(state, Block.REMEMBER, header.unit, room[:size])
-            self._link.sender.commit(
+            room = self._link.sender.reserve(RETURN_WITHIN_S, describe(Kind.COMMIT, header.unit))
+            self._family.export_kv(state, KVBlock.COMMIT, header.unit, room[:size])
+            self._link.sender.send(
                 SliceHeader(
-                    kind=Kind.REMEMBER, session=header.session, epoch=header.epoch, unit=header.unit,
+                    kind=Kind.COMMIT, session=header.session, epoch=header.epoch, unit=header.unit,
                     payload_bytes=size, flags=more | self._checked, solve_ns=took_ns,
                 )
             )  # fmt: skip

@@ -107,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     about = machine(config.pin)
     console.print(", ".join(f"{key} {value}" for key, value in about.items()))
-    result: BenchResult = importlib.import_module(f"scripts.benches.{args.name}").bench(args, console)
+    result: BenchResult = importlib.import_module(f"benchmarks.{args.name}").bench(args, console)
     show(console, result)
     if args.json is not None:
         content = {

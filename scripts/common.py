@@ -11,17 +11,17 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from shared.chunking import ChunkMode, Rememberer, largest_messages
 from shared.config import DEFAULT, RuntimeConfig, shipped_configs
 from shared.devices import check_device, open_device, settle_threads
 from shared.errors import ConfigError
-from shared.exchange import Exchange, Rememberer, largest_messages
 from shared.links.base import LinkShape
 from shared.links.choose import check_link
-from shared.memory import give_back, keep_heap
+from shared.memory import retain_heap, trim_heap
 from shared.models.family import Builder, Family, Role, model_builder
-from shared.models.parallel import WHOLE, Share
+from shared.models.tensor_parallel import WHOLE, ShardSpec
 from shared.parent import die_with_parent
-from shared.rendezvous import Terms
+from shared.rendezvous import HandshakeParams
 
 DEFAULT_RENDEZVOUS = "127.0.0.1:8764"
 PARENT = "THINKER_PERFORMER_PARENT"  # set by `live`, so that its children end with it
@@ -129,7 +129,7 @@ def on_signals(stop: Callable[[], None]) -> None:
 
 
 def load_model(
-    config: RuntimeConfig, device: str, role: Role = Role.BOTH, share: Share = WHOLE
+    config: RuntimeConfig, device: str, role: Role = Role.BOTH, share: ShardSpec = WHOLE
 ) -> Family[Any, Any]:
     """Set up torch for this process and load the model, or what this process needs of it.
 
@@ -142,8 +142,8 @@ def load_model(
     family = _builder(config, share.ranks)(
         weights=config.weights_folder(), device=opened, role=role, share=share
     )
-    give_back()
-    keep_heap()
+    trim_heap()
+    retain_heap()
     return family
 
 
@@ -170,16 +170,18 @@ def _builder(config: RuntimeConfig, ranks: int) -> Builder:
         raise ConfigError(f"config {config.name}: {error}") from None
 
 
-def terms_of(family: Family[Any, Any], config: RuntimeConfig, link: str, device: str = "cpu") -> Terms:
+def handshake_params(
+    family: Family[Any, Any], config: RuntimeConfig, link: str, device: str = "cpu"
+) -> HandshakeParams:
     """What both processes must have in common, and where this one computes."""
-    there, back = largest_messages(family, Exchange(config.exchange), Rememberer(config.remember))
+    there, back = largest_messages(family, ChunkMode(config.exchange), Rememberer(config.remember))
     shape = LinkShape(
         slice_bytes=there,
         latent_bytes=back,
         # A batch of all sessions and its remembered units can be under way while the Performer works.
         depth=max(config.link_depth, 2 * config.sessions + 2),
     )
-    return Terms(digest=family.digest, shape=shape, link=link, device=device)
+    return HandshakeParams(digest=family.digest, shape=shape, link=link, device=device)
 
 
 def stop_event() -> threading.Event:

@@ -8,20 +8,20 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from performer.broadcast import following, leading
 from performer.group import Group, join_store, open_store
 from performer.loop import Ends, perform
-from performer.relay import following, leading
 from scripts.children import end, how_it_ended, start
 from scripts.common import (
     add_process_arguments,
     begin_process,
     check_choices,
+    handshake_params,
     load_model,
     port_number,
     rank_count,
     rank_devices,
     stop_event,
-    terms_of,
 )
 from shared.config import RuntimeConfig, load_config
 from shared.devices import check_device, claim_core
@@ -80,7 +80,7 @@ def _serve(
     host, port = args.rendezvous
     try:
         device = rank_devices(args.device, args.ranks)[0]
-        link = join_thinker(host, port, terms_of(family, config, args.link, device), stop=stop)
+        link = join_thinker(host, port, handshake_params(family, config, args.link, device), stop=stop)
     except RendezvousError:
         if stop.is_set():
             return 0
@@ -138,7 +138,7 @@ def _follow(args: argparse.Namespace) -> int:
 
 def _group_patience(config: RuntimeConfig) -> float:
     """Half of the Thinker's: when it gives up on a unit, the group has told why already."""
-    return config.latents_within_s / 2
+    return config.solve_timeout_s / 2
 
 
 class _Followers:

@@ -14,23 +14,23 @@ from scripts.common import (
     add_process_arguments,
     begin_process,
     check_choices,
+    handshake_params,
     load_model,
     port_number,
     seed_number,
     stop_event,
-    terms_of,
 )
 from scripts.output import check_target, write_json
+from shared.chunking import ChunkMode, Rememberer
 from shared.config import load_config
 from shared.errors import RendezvousError
-from shared.exchange import Exchange, Rememberer
 from shared.links.base import LinkEnd
 from shared.models.family import Role
-from shared.rendezvous import Listener, Terms, accept_performer
-from thinker.engine import EngineOptions, ThinkerEngine
-from thinker.pipeline import PipelineOptions
-from thinker.seat import Pacing
-from thinker.server import build_app, serve
+from shared.rendezvous import HandshakeParams, RendezvousListener, accept_performer
+from thinker.engine.engine import EngineOptions, ThinkerEngine
+from thinker.engine.pipeline import PipelineOptions
+from thinker.engine.running_session import Pacing
+from thinker.server.app import build_app, serve
 
 log = logging.getLogger(__name__)
 
@@ -96,21 +96,21 @@ def run(args: argparse.Namespace) -> int:
     if args.report is not None:
         check_target(args.report)
     family = load_model(config, args.device, Role.THINKER)
-    terms = terms_of(family, config, args.link, args.device)
+    terms = handshake_params(family, config, args.link, args.device)
     options = EngineOptions(
         model=config.name, seed=args.seed, pin=config.pin,
         pipeline=PipelineOptions(
             slots=config.sessions, phases=config.phases, pacing=Pacing(args.pacing),
-            exchange=Exchange(config.exchange), rememberer=Rememberer(config.remember),
-            checked=args.debug, latents_within_s=config.latents_within_s,
+            exchange=ChunkMode(config.exchange), rememberer=Rememberer(config.remember),
+            checked=args.debug, solve_timeout_s=config.solve_timeout_s,
         ),
     )  # fmt: skip
-    with Listener(*args.rendezvous) as listener:
+    with RendezvousListener(*args.rendezvous) as listener:
         engine = ThinkerEngine(family, lambda: _join(listener, terms, stop), options)
         return asyncio.run(_serve(args, engine, stop))
 
 
-def _join(listener: Listener, terms: Terms, stop: threading.Event) -> LinkEnd | None:
+def _join(listener: RendezvousListener, terms: HandshakeParams, stop: threading.Event) -> LinkEnd | None:
     """The link to the Performer, however long it takes to come; None when told to stop."""
     try:
         with listener:  # there is one Performer: a second one shall not wait for an answer
@@ -147,7 +147,7 @@ async def _serve(args: argparse.Namespace, engine: ThinkerEngine, stop: threadin
         engine.stop()
         await asyncio.to_thread(model.join)
         if args.report is not None:
-            write_json(args.report, app.state.hall.report())
+            write_json(args.report, app.state.manager.report())
     return 0 if asked_to and engine.fault is None else 1
 
 

@@ -49,7 +49,7 @@ class MonotonicClock:
         return True
 
 
-class FlatOutClock:
+class UnpacedClock:
     """Real time, but every moment has already come: drives a loop as fast as it can go."""
 
     def now(self) -> float:

@@ -27,7 +27,7 @@ class RuntimeConfig:
     """Everything of a config file but the inside of `[model]`, which belongs to the model's family.
 
     `weights` is a folder: a path, `package:NAME` for weights that ship with the package `NAME`, or empty for
-    random weights of a fixed seed. A Performer that needs more than `latents_within_s` for a unit is taken to
+    random weights of a fixed seed. A Performer that needs more than `solve_timeout_s` for a unit is taken to
     be stuck.
 
     `sessions` is how many one pair may serve at a time; memory for all of them is allocated at the start.
@@ -52,7 +52,7 @@ class RuntimeConfig:
     exchange: str = "auto"
     remember: str = "thinker"
     link_depth: int = 4
-    latents_within_s: float = 10.0
+    solve_timeout_s: float = 10.0
     model: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -63,8 +63,8 @@ class RuntimeConfig:
             value = getattr(self, name)
             if value not in choices:
                 raise ValueError(f"{name}={value!r} must be one of: {', '.join(choices)}")
-        if not 0 < self.latents_within_s < math.inf:
-            raise ValueError(f"latents_within_s={self.latents_within_s} must be above 0")
+        if not 0 < self.solve_timeout_s < math.inf:
+            raise ValueError(f"solve_timeout_s={self.solve_timeout_s} must be above 0")
         if self.link_depth < 2:
             raise ValueError(f"link_depth={self.link_depth} must be at least 2")
 

@@ -23,7 +23,7 @@ def rss_mb(pid: int | None = None) -> float | None:
     return round(int(fields[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6, 1)
 
 
-def give_back() -> None:
+def trim_heap() -> None:
     """Let the C library return what is free of its heap to the system: after a load, up to 80 MB of a pocket.
 
     Where the C library is not GNU's, nothing happens.
@@ -32,7 +32,7 @@ def give_back() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def keep_heap() -> None:
+def retain_heap() -> None:
     """Let the C library keep the memory of large temporaries instead of returning it after every use.
 
     Pictures between the layers of a decoder are some MB each; to map and clear their pages anew for every

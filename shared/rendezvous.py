@@ -1,6 +1,6 @@
 """How Thinker and Performer find each other: the Thinker listens, the Performer calls, in any order.
 
-Performer ── Hello (what it was started with) ──► Thinker
+Performer ── PeerHello (what it was started with) ──► Thinker
           ◄── Accepted (link and where to join it) or Refused (why) ──
 then both open the link; the connection stays open, silent, as the line on which each sees the other end.
 """
@@ -17,9 +17,26 @@ from typing import Self
 import msgspec
 
 from shared.errors import LinkUnavailable, RendezvousError
-from shared.greeting import VERSION, Accepted, Hello, Refused, check_same_terms, host_identity, receive, send
+from shared.handshake import (
+    VERSION,
+    Accepted,
+    PeerHello,
+    Refused,
+    check_same_params,
+    host_identity,
+    receive,
+    send,
+)
 from shared.links.base import LinkEnd, LinkShape
-from shared.links.choose import AUTO, Wish, available_links, check_link, choose_link, join_link, offer_link
+from shared.links.choose import (
+    AUTO,
+    Capabilities,
+    available_links,
+    check_link,
+    choose_link,
+    join_link,
+    offer_link,
+)
 from shared.links.peer import Peer
 
 _log = logging.getLogger(__name__)
@@ -32,7 +49,7 @@ _SLICE_S = 0.2  # how often a wait looks at its time-out and at `stop`
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Terms:
+class HandshakeParams:
     """What both processes must have been started with."""
 
     digest: str
@@ -44,7 +61,7 @@ class Terms:
     """Where this process computes: "cpu", "cuda:0", …; the two may differ."""
 
 
-class Listener:
+class RendezvousListener:
     """The Thinker's listening socket. Open as long as a Performer may (re)join. A context manager."""
 
     def __init__(self, host: str, port: int) -> None:
@@ -86,7 +103,11 @@ class Listener:
 
 
 def accept_performer(
-    listener: Listener, terms: Terms, *, timeout_s: float | None = None, stop: threading.Event | None = None
+    listener: RendezvousListener,
+    terms: HandshakeParams,
+    *,
+    timeout_s: float | None = None,
+    stop: threading.Event | None = None,
 ) -> LinkEnd:
     """Wait for a Performer with the same terms and open the link to it. Strangers are hung up on.
 
@@ -126,7 +147,12 @@ def accept_performer(
 
 
 def join_thinker(
-    host: str, port: int, terms: Terms, *, timeout_s: float | None = None, stop: threading.Event | None = None
+    host: str,
+    port: int,
+    terms: HandshakeParams,
+    *,
+    timeout_s: float | None = None,
+    stop: threading.Event | None = None,
 ) -> LinkEnd:
     """Call the Thinker at `host:port`, again and again until it is there, and open the link to it.
 
@@ -184,9 +210,9 @@ class _Patience:
         self._stop.wait(min(seconds, self.slice_s()))
 
 
-def _greet(connection: socket.socket) -> Hello | None:
+def _greet(connection: socket.socket) -> PeerHello | None:
     """What a caller says it is; None for strangers and for those that went away again."""
-    decoder = msgspec.json.Decoder(Hello)
+    decoder = msgspec.json.Decoder(PeerHello)
     try:
         return receive(connection, decoder, _GREETING_S)
     except (OSError, msgspec.DecodeError) as error:
@@ -194,11 +220,11 @@ def _greet(connection: socket.socket) -> Hello | None:
         return None
 
 
-def _answer(connection: socket.socket, hello: Hello, terms: Terms) -> LinkEnd:
+def _answer(connection: socket.socket, hello: PeerHello, terms: HandshakeParams) -> LinkEnd:
     """Accept a Performer and open the link, or refuse it."""
     own = _hello(terms)
     try:
-        check_same_terms(own, hello)
+        check_same_params(own, hello)
         link = choose_link(_wish("thinker", own), _wish("performer", hello))
         own_host = connection.getsockname()[0]
         offer = offer_link(link, terms.shape, own_host=own_host, device=terms.device)
@@ -214,7 +240,7 @@ def _answer(connection: socket.socket, hello: Hello, terms: Terms) -> LinkEnd:
             raise _LostPeerError(error) from error
 
 
-def _introduce(connection: socket.socket, terms: Terms, patience: _Patience) -> LinkEnd:
+def _introduce(connection: socket.socket, terms: HandshakeParams, patience: _Patience) -> LinkEnd:
     """Say who calls, wait for the Thinker's answer, and open the link."""
     decoder: msgspec.json.Decoder[Accepted | Refused] = msgspec.json.Decoder(Accepted | Refused)
     try:
@@ -257,8 +283,8 @@ def _check_port(port: int, lowest: int) -> None:
         raise RendezvousError(f"rendezvous: the port must be {lowest} to 65535, got {port}")
 
 
-def _hello(terms: Terms) -> Hello:
-    return Hello(
+def _hello(terms: HandshakeParams) -> PeerHello:
+    return PeerHello(
         version=VERSION,
         digest=terms.digest,
         slice_bytes=terms.shape.slice_bytes,
@@ -271,8 +297,8 @@ def _hello(terms: Terms) -> Hello:
     )
 
 
-def _wish(process: str, hello: Hello) -> Wish:
-    return Wish(
+def _wish(process: str, hello: PeerHello) -> Capabilities:
+    return Capabilities(
         process=process, link=hello.link, host=hello.host, device=hello.device, available=hello.available
     )
 

@@ -49,7 +49,7 @@ class Kind(IntEnum):
 
     PREFILL = 1
     STATE = 2
-    REMEMBER = 3
+    COMMIT = 3
     LATENTS = 4
     RESET = 5
     END = 6
@@ -91,7 +91,7 @@ class SliceHeader(msgspec.Struct, frozen=True, kw_only=True):
 
 def describe(kind: Kind, unit: int) -> str:
     """What a message is, for texts about it: "state slice of unit 7"."""
-    noun = " slice" if kind in {Kind.PREFILL, Kind.STATE, Kind.REMEMBER} else ""
+    noun = " slice" if kind in {Kind.PREFILL, Kind.STATE, Kind.COMMIT} else ""
     return f"{kind.name.lower()}{noun} of unit {unit}"
 
 

@@ -8,10 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
-
 from shared.media import Media
+from shared.models.family import AgentMedia, StepDecision, UserUnit
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,43 +20,17 @@ class MediaSpec(Media):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class UserUnit:
-    """What the model observes of the user in one unit.
-
-    `pcm` is float32 [samples] in [-1, 1), `frames` uint8 [frames, height, width, 3] in RGB: silence and the
-    last picture again (black before the first) where nothing new had arrived. `interrupted` says that
-    the user cut the agent short since the last unit, before any of `texts`; `epoch` counts all
-    interruptions, and the agent's answer carries it.
-    """
-
-    pcm: npt.NDArray[np.float32]
-    frames: npt.NDArray[np.uint8]
-    texts: tuple[str, ...]
-    interrupted: bool
-    epoch: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class AgentUnit:
-    """One unit of the agent, as the engine hands it over.
+    """One unit of the agent: what the model decided and what it looks and sounds like.
 
-    `pcm` is int16 [samples], `frames` uint8 [frames, height, width, 3] in RGB; the receiver may keep both, so
-    the engine must not write to them again. `epoch` is that of the `UserUnit` that it answers: the server
-    drops what is older than the last interruption. `text` is what the agent begins to say in this unit.
-    `refused` are lines of the user that the model won't answer: there is nothing to say in them, or too much
-    waits. `heard` names what the user was understood to ask for, if anything. `warning` is something that the
-    user should know of the session.
+    `epoch` is that of the `UserUnit` that it answers: the server drops what is older than the last
+    interruption.
     """
 
     unit: int
     epoch: int
-    pcm: npt.NDArray[np.int16]
-    frames: npt.NDArray[np.uint8]
-    text: str
-    speaking: bool
-    refused: tuple[str, ...] = ()
-    heard: str = ""
-    warning: str = ""
+    decision: StepDecision
+    media: AgentMedia
 
 
 class UserSource(Protocol):

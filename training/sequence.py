@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from shared.models.layout import STEPS_PER_UNIT, Block, Layout, Tower
+from shared.models.layout import STEPS_PER_UNIT, KVBlock, Layout, Tower
 from shared.models.transformer import Attend
 
 Past = list[tuple[Tensor, Tensor]]
@@ -48,14 +48,14 @@ def lay_sequence(layout: Layout, tower: Tower, units: int) -> Sequence:
     kept = [
         (unit, stream, offset)
         for unit in range(units)
-        for block in Block
+        for block in KVBlock
         for stream in layout.of(block, tower)
         for offset in stream.offsets
     ]
-    noisy = [row for row in kept if row[1].block is Block.REMEMBER]
+    noisy = [row for row in kept if row[1].block is KVBlock.COMMIT]
     unit_R = torch.tensor([unit for unit, _, _ in kept])
     span_R = torch.tensor([stream.span for _, stream, _ in kept])
-    remembered_R = torch.tensor([stream.block is Block.REMEMBER for _, stream, _ in kept])
+    remembered_R = torch.tensor([stream.block is KVBlock.COMMIT for _, stream, _ in kept])
 
     def bias(unit_T: Tensor, newest_T: Tensor) -> Tensor:
         """Of queries in these units, for which this is the newest unit of the agent's that is remembered."""

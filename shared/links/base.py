@@ -46,7 +46,7 @@ class Sender(Protocol):
         """
         ...
 
-    def commit(self, header: SliceHeader) -> None:
+    def send(self, header: SliceHeader) -> None:
         """Send `header` and the first `header.payload_bytes` of the buffer; never waits for the peer.
 
         `sent_at_ns` is set to this moment if it is 0; the checksum is computed for Flags.CHECKED.

@@ -9,12 +9,12 @@ import torch
 import torch.distributed as dist
 
 from shared.errors import ConfigError, LinkUnavailable
-from shared.links.announced import AnnouncedOffer, join_announced
 from shared.links.base import LinkEnd, LinkShape
 from shared.links.ccl.group import CCL
 from shared.links.gloo import GlooOffer, join_gloo
 from shared.links.groups import NCCL, XCCL
 from shared.links.peer import Peer
+from shared.links.ready_to_receive import AnnouncedOffer, join_announced
 from shared.links.shm import ShmOffer, join_shm
 
 AUTO = "auto"
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wish:
+class Capabilities:
     """What one process brings to the choice."""
 
     process: str
@@ -88,7 +88,7 @@ def check_link(link: str, device: str = "cpu") -> None:
         _ANNOUNCED[link].prepare()
 
 
-def choose_link(thinker: Wish, performer: Wish) -> str:
+def choose_link(thinker: Capabilities, performer: Capabilities) -> str:
     """The link for two processes. An explicit wish is kept or refused, never replaced.
 
     Raises:
@@ -143,7 +143,7 @@ def join_link(
     return join(address, shape, peer, timeout_s)
 
 
-def _best(thinker: Wish, performer: Wish) -> tuple[str, str]:
+def _best(thinker: Capabilities, performer: Capabilities) -> tuple[str, str]:
     """The link that two processes without a wish get, and why."""
     wishes = (thinker, performer)
     for link, kind in _DEVICE_KINDS.items():
@@ -157,7 +157,7 @@ def _best(thinker: Wish, performer: Wish) -> tuple[str, str]:
     return chosen, "chosen because the two processes are on one host"
 
 
-def _check_both_have(link: str, thinker: Wish, performer: Wish) -> None:
+def _check_both_have(link: str, thinker: Capabilities, performer: Capabilities) -> None:
     for wish in (thinker, performer):
         if link not in wish.available:
             has = ", ".join(wish.available) or "none"
@@ -180,7 +180,7 @@ def _kind_of(device: str) -> str:
     return device.partition(":")[0]
 
 
-def _on_one_device(thinker: Wish, performer: Wish) -> bool:
+def _on_one_device(thinker: Capabilities, performer: Capabilities) -> bool:
     one, other = ((wish.host, _kind_of(wish.device), _index_of(wish.device)) for wish in (thinker, performer))
     return one == other
 

@@ -19,8 +19,8 @@ import torch
 import torch.distributed as dist
 
 from shared.links.base import LinkEnd, LinkShape
-from shared.links.courier import FLUSH_S, Courier
-from shared.links.meeting import (
+from shared.links.peer import Peer
+from shared.links.process_groups import (
     PERFORMER_RANK,
     THINKER_RANK,
     Exchange,
@@ -29,8 +29,8 @@ from shared.links.meeting import (
     own_store,
     store_at,
 )
-from shared.links.peer import Peer
 from shared.links.ring import RingReceiver, RingSender, Slot, slot_bytes
+from shared.links.transfer_thread import FLUSH_S, TransferThread
 from shared.links.waiting import Semaphore, Tally
 from shared.slices import HEADER_BYTES
 
@@ -97,8 +97,8 @@ class _Exchange:
         self._out_slots = _allocate(out_bytes, shape.depth)
         self._in_slots = _allocate(in_bytes, shape.depth)
         released, ready = Tally.create(), Semaphore.create()
-        self._sent = Courier[dist.Work]("gloo-sent", released, peer, _complete)
-        self._received = Courier[dist.Work]("gloo-received", ready, peer, _complete)
+        self._sent = TransferThread[dist.Work]("gloo-sent", released, peer, _complete)
+        self._received = TransferThread[dist.Work]("gloo-received", ready, peer, _complete)
         for index in range(shape.depth):
             self._post(index)
         self.sender = RingSender(

@@ -90,9 +90,9 @@ class RingSender:
             self._reserved = self._take_idle(timeout_s, what)
         return self._slots[self._reserved].payload
 
-    def commit(self, header: SliceHeader) -> None:
-        """See `Sender.commit`."""
-        assert self._reserved is not None, "commit without reserve"
+    def send(self, header: SliceHeader) -> None:
+        """See `Sender.send`."""
+        assert self._reserved is not None, "send without reserve"
         num_bytes, slot = header.payload_bytes, self._slots[self._reserved]
         assert 0 <= num_bytes <= self.max_bytes, f"{num_bytes} bytes in a buffer of {self.max_bytes}"
         checksum = _checksum(slot.payload[:num_bytes]) if _is_checked(header) else 0

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from shared.models.layout import Block, Layout, Tower
-from shared.models.parallel import WHOLE, Share
+from shared.models.layout import KVBlock, Layout, Tower
+from shared.models.tensor_parallel import WHOLE, ShardSpec
 from shared.models.transformer import Attend, TransformerConfig
 
 
@@ -46,7 +46,7 @@ class KVCache:
         config: TransformerConfig,
         *,
         slots: int = 1,
-        share: Share = WHOLE,
+        share: ShardSpec = WHOLE,
         dtype: torch.dtype,
         device: torch.device | str,
     ) -> None:
@@ -74,16 +74,16 @@ class KVCache:
         self.hidden_SN[slot, self.layout.scratch] = 0.0
 
     @staticmethod
-    def slice_numbers(layout: Layout, config: TransformerConfig, block: Block) -> int:
+    def slice_numbers(layout: Layout, config: TransformerConfig, block: KVBlock) -> int:
         """Numbers in the KV slice of a block, which has the heads of all ranks."""
         return 2 * config.layers * config.kv_heads * config.head_dim * layout.tokens(block)
 
-    def slice_elements(self, block: Block) -> int:
+    def slice_elements(self, block: KVBlock) -> int:
         """The same of this cache."""
         return self.slice_numbers(self.layout, self._config, block)
 
     def writing(
-        self, block: Block, slots: Sequence[int], units: Sequence[int], tower: Tower = Tower.SPEAKING
+        self, block: KVBlock, slots: Sequence[int], units: Sequence[int], tower: Tower = Tower.SPEAKING
     ) -> Places:
         """Where a tower's tokens of a block go; they see the tower's past and themselves."""
         places = [self.layout.places(block, unit, tower) for unit in units]
@@ -111,22 +111,22 @@ class KVCache:
 
         return self._attend(rows_BT, look)
 
-    def pack(self, block: Block, slot: int, unit: int, out: Tensor, first: int = 0) -> None:
+    def export_kv(self, block: KVBlock, slot: int, unit: int, out: Tensor, first: int = 0) -> None:
         """Copy a block's slice, from layer `first` on, to the flat `out`: as many layers as fit."""
         part = self._by_layer(block, out)
         layers = slice(first, first + len(part))
         for tokens, place in self._tokens_and_places(block, unit):
             part[:, :, tokens] = self.kv_L2SNKD[layers, :, slot, place]
 
-    def append(self, block: Block, slot: int, unit: int, flat: Tensor, first: int = 0) -> None:
-        """Take in a slice that `pack` made; the cache then equals the writer's byte for byte."""
+    def import_kv(self, block: KVBlock, slot: int, unit: int, flat: Tensor, first: int = 0) -> None:
+        """Take in a slice that `export_kv` made; the cache then equals the writer's byte for byte."""
         part = self._by_layer(block, flat)
         layers = slice(first, first + len(part))
         for tokens, place in self._tokens_and_places(block, unit):
             self.kv_L2SNKD[layers, :, slot, place] = part[:, :, tokens]
         self._reveal(slot, self.layout.places(block, unit))
 
-    def _by_layer(self, block: Block, flat: Tensor) -> Tensor:
+    def _by_layer(self, block: KVBlock, flat: Tensor) -> Tensor:
         """View a flat slice, which has the heads of all ranks, as [layers, 2, T, K, D] of this rank's."""
         heads, dim = self._all_heads, self.kv_L2SNKD.shape[-1]
         tokens = self.layout.tokens(block)
@@ -134,7 +134,7 @@ class KVCache:
         assert not rest, f"a slice of {flat.numel()} numbers for {tokens} tokens of {heads} x {dim}"
         return flat.view(layers, 2, tokens, heads, dim)[..., self._own_heads, :]
 
-    def _tokens_and_places(self, block: Block, unit: int) -> list[tuple[slice, slice]]:
+    def _tokens_and_places(self, block: KVBlock, unit: int) -> list[tuple[slice, slice]]:
         at, found = 0, []
         for place in self.layout.places(block, unit):
             length = place.stop - place.start

@@ -22,26 +22,32 @@ from torch import Tensor
 from shared.devices import Device
 from shared.errors import ConfigError
 from shared.media import Media
-from shared.models.layout import Block
-from shared.models.parallel import WHOLE, Share
+from shared.models.layout import KVBlock
+from shared.models.tensor_parallel import WHOLE, ShardSpec
 
 ENTRY_POINTS = "thinker_performer.families"
 MemoryT = TypeVar("MemoryT")
 StateT = TypeVar("StateT")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Observation:
-    """The user in one unit: sound float32 [N] in [-1, 1], pictures uint8 [frames, H, W, 3], typed lines."""
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class UserUnit:
+    """The user in one unit: sound float32 [N] in [-1, 1), pictures uint8 [frames, H, W, 3] in RGB, lines.
+
+    Silence and the last picture again (black before the first) where nothing new had arrived. `interrupted`:
+    the user cut the agent short since the last unit, before any of `texts`. `epoch` counts all interruptions;
+    the agent's answer carries it.
+    """
 
     pcm: NDArray[np.float32]
     frames: NDArray[np.uint8]
     texts: tuple[str, ...] = ()
     interrupted: bool = False
+    epoch: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Said:
+class StepDecision:
     """What a state pass decided: words that begin in this unit, whether anything sounds, lines refused.
 
     `text` ends with a space where it is not empty, so that the texts of all units joined are what was said.
@@ -56,9 +62,12 @@ class Said:
     warning: str = ""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Emission:
-    """The agent in one unit: sound int16 [N], pictures uint8 [frames, H, W, 3] (RGB)."""
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class AgentMedia:
+    """The agent in one unit: sound int16 [N], pictures uint8 [frames, H, W, 3] in RGB.
+
+    Whoever gets it may keep both arrays, so a family doesn't write to them again.
+    """
 
     pcm: NDArray[np.int16]
     frames: NDArray[np.uint8]
@@ -83,7 +92,7 @@ class Family(Protocol[MemoryT, StateT]):
     latent_bytes: int
     """The latents of one unit."""
 
-    def slice_bytes(self, block: Block) -> int:
+    def slice_bytes(self, block: KVBlock) -> int:
         """The KV slice of a block: a multiple of `layers`."""
 
     def memory_bytes(self) -> int:
@@ -95,20 +104,20 @@ class Family(Protocol[MemoryT, StateT]):
     def init_state(self, memory: MemoryT, slot: int, seed: int) -> StateT:
         """Begin a session in a slot of the memory; whoever was there is forgotten."""
 
-    def encode(self, states: Sequence[StateT], users: Sequence[Observation]) -> Tensor:
+    def encode(self, states: Sequence[StateT], users: Sequence[UserUnit]) -> Tensor:
         """Thinker: each user's unit as tokens [B, T, C]."""
 
     def state_pass(
         self,
         states: Sequence[StateT],
         units: Sequence[int],
-        users: Sequence[Observation],
+        users: Sequence[UserUnit],
         tokens_BTC: Tensor,
         on_layer: OnLayer | None = None,
-    ) -> list[Said]:
+    ) -> list[StepDecision]:
         """Thinker: write each unit's state block to the cache, text slots included."""
 
-    def remember(
+    def commit(
         self,
         states: Sequence[StateT],
         units: Sequence[int],
@@ -117,14 +126,14 @@ class Family(Protocol[MemoryT, StateT]):
     ) -> None:
         """Thinker: write the clean latents of each unit to the cache."""
 
-    def decode(self, states: Sequence[StateT], latents: Sequence[Tensor]) -> list[Emission]:
+    def decode(self, states: Sequence[StateT], latents: Sequence[Tensor]) -> list[AgentMedia]:
         """Thinker: latents of each session's next unit to sound and picture."""
 
-    def pack(self, state: StateT, block: Block, unit: int, out: Tensor, first: int = 0) -> None:
+    def export_kv(self, state: StateT, block: KVBlock, unit: int, out: Tensor, first: int = 0) -> None:
         """Thinker: fill `out`, uint8, with layers of the block's KV slice, from layer `first` on."""
 
-    def append(self, state: StateT, block: Block, unit: int, payload: Tensor, first: int = 0) -> None:
-        """Performer: take in what `pack` made, uint8."""
+    def import_kv(self, state: StateT, block: KVBlock, unit: int, payload: Tensor, first: int = 0) -> None:
+        """Performer: take in what `export_kv` made, uint8."""
 
     def solve(self, states: Sequence[StateT], units: Sequence[int]) -> list[Tensor]:
         """Performer: integrate from noise to each unit's latents, flat float32."""
@@ -142,7 +151,7 @@ class Builder(Protocol):
     """Makes the model of a config that has been found good."""
 
     def __call__(
-        self, *, weights: Path | None, device: Device, role: Role = Role.BOTH, share: Share = WHOLE
+        self, *, weights: Path | None, device: Device, role: Role = Role.BOTH, share: ShardSpec = WHOLE
     ) -> Family[Any, Any]:
         """Build and load; `weights` is a folder, None means random weights of a fixed seed.
 

@@ -26,11 +26,11 @@ STEPS_PER_UNIT = 4  # media time counts steps of 40 ms
 SEEN_PARTS = 16  # a ring that fills is looked at in so many lengths, so that there are few shapes
 
 
-class Block(enum.IntEnum):
-    """The two passes that write the cache."""
+class KVBlock(enum.IntEnum):
+    """The two passes that write the cache: over the user and the slots, over what the agent then did."""
 
     STATE = 0
-    REMEMBER = 1
+    COMMIT = 1
 
 
 class Tower(enum.IntEnum):
@@ -48,7 +48,7 @@ class Stream:
     """
 
     name: str
-    block: Block
+    block: KVBlock
     offsets: tuple[int, ...]
     span: int
     tower: Tower = Tower.SPEAKING
@@ -106,11 +106,11 @@ class Layout:
             at += span * tokens
         return at
 
-    def of(self, block: Block, tower: Tower | None = None) -> tuple[Stream, ...]:
+    def of(self, block: KVBlock, tower: Tower | None = None) -> tuple[Stream, ...]:
         """The streams that a block writes, in the order in which its tokens come: one tower's, or all."""
         return tuple(s for s in self.streams if s.block is block and tower in {None, s.tower})
 
-    def tokens(self, block: Block, tower: Tower | None = None) -> int:
+    def tokens(self, block: KVBlock, tower: Tower | None = None) -> int:
         """How many tokens a block has, in one tower or in all."""
         return sum(stream.tokens for stream in self.of(block, tower))
 
@@ -120,7 +120,7 @@ class Layout:
         at = ring.start + unit % ring.span * ring.tokens + ring.inside[stream.name]
         return slice(at, at + stream.tokens)
 
-    def places(self, block: Block, unit: int, tower: Tower | None = None) -> list[slice]:
+    def places(self, block: KVBlock, unit: int, tower: Tower | None = None) -> list[slice]:
         """Where in the cache each stream of the block goes, in order: one tower's, or all."""
         return [self.place(stream, unit) for stream in self.of(block, tower)]
 
@@ -136,7 +136,7 @@ class Layout:
             end = rings[0].start + units * rings[0].tokens
         return slice(rings[0].start, end)
 
-    def steps(self, block: Block, unit: int, tower: Tower | None = None) -> Tensor:
+    def steps(self, block: KVBlock, unit: int, tower: Tower | None = None) -> Tensor:
         """Media times [T] of a block's tokens, in steps of 40 ms since the session began."""
         offsets = [offset for stream in self.of(block, tower) for offset in stream.offsets]
         return torch.tensor(offsets, dtype=torch.int64) + unit * STEPS_PER_UNIT

@@ -8,34 +8,35 @@ from typing import Any
 
 from torch import Tensor
 
-from shared.models.family import Emission, Family, Observation, Said
+from shared.models.family import AgentMedia, Family, StepDecision, UserUnit
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reply:
     """Everything that one unit gave."""
 
-    said: Said
+    decision: StepDecision
     latents: Tensor
-    emission: Emission
+    media: AgentMedia
 
 
 def replies_to(
-    family: Family[Any, Any], seeds: Sequence[int], observations: Iterable[Sequence[Observation]]
+    family: Family[Any, Any], seeds: Sequence[int], observations: Iterable[Sequence[UserUnit]]
 ) -> Iterator[list[Reply]]:
     """Answer sessions that run in step, unit by unit, in one batch; a row of observations has one of each."""
     memory = family.allocate(len(seeds))
     states = [family.init_state(memory, slot, seed) for slot, seed in enumerate(seeds)]
     for unit, users in enumerate(observations):
         units = [unit] * len(seeds)
-        said = family.state_pass(states, units, users, family.encode(states, users))
+        decisions = family.state_pass(states, units, users, family.encode(states, users))
         latents = family.solve(states, units)
-        emissions = family.decode(states, latents)
-        family.remember(states, units, latents)
-        yield [Reply(said=s, latents=y, emission=e) for s, y, e in zip(said, latents, emissions, strict=True)]
+        media = family.decode(states, latents)
+        family.commit(states, units, latents)
+        rows = zip(decisions, latents, media, strict=True)
+        yield [Reply(decision=decision, latents=y, media=shown) for decision, y, shown in rows]
 
 
-def reply_to(family: Family[Any, Any], seed: int, observations: Iterable[Observation]) -> Iterator[Reply]:
+def reply_to(family: Family[Any, Any], seed: int, observations: Iterable[UserUnit]) -> Iterator[Reply]:
     """Answer one session's observations unit by unit, with one cache and no link."""
     for (reply,) in replies_to(family, [seed], ((user,) for user in observations)):
         yield reply

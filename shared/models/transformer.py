@@ -26,7 +26,7 @@ Rope = tuple[Tensor, Tensor]
 """Cosine and signed sine, each [1 or B, T, D]; see `rope_angles`."""
 
 Reduce = Callable[[Tensor], Tensor]
-"""Completes what a rank made a part of (`shared.models.parallel`): [B, T, C] to the sum over all ranks."""
+"""Completes what a rank made a part of (`tensor_parallel`): [B, T, C] to the sum over all ranks."""
 
 NUM_MODULATIONS = 6  # shift, scale and gate, for attention and for the feed-forward
 

@@ -29,7 +29,7 @@ from protocol import messages as m
 from protocol.errors import CloseCode
 from protocol.media import Kind, MediaUnit
 from protocol.session import Close, Event, Send, ServerSession, State
-from thinker import site
+from thinker.server import static_files
 
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = [
@@ -226,7 +226,7 @@ def serving(app: Starlette) -> Iterator[str]:
 def stage() -> Iterator[Stage]:
     """The made-up agent, being served."""
     agent = Stage()
-    app = Starlette(routes=[*site.ROUTES, WebSocketRoute("/v1/session", agent.session)])
+    app = Starlette(routes=[*static_files.ROUTES, WebSocketRoute("/v1/session", agent.session)])
     with serving(app) as agent.origin:
         yield agent
 

@@ -117,7 +117,7 @@ def test_a_performer_that_is_stuck(
 ) -> None:
     config = tmp_path / "impatient.toml"
     tiny = resources.files("configs").joinpath("tiny.toml").read_text(encoding="utf-8")
-    config.write_text(f"latents_within_s = 3.0\n{tiny}")
+    config.write_text(f"solve_timeout_s = 3.0\n{tiny}")
     live = group.start("live", "--config", str(config), "--port", "0", "--text", "hello", "--seconds", "600")
     url = live.wait_for(r"the agent is at (http://\S+)\n")[1]
     eventually(lambda: report_of(url)["units"]["emitted"] >= 6, "a few units")

@@ -13,16 +13,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from scripts.common import load_model, terms_of
+from scripts.common import handshake_params, load_model
 from shared.checkpoint import config_digest, save_weights
 from shared.config import load_config
 from shared.links.base import LinkEnd
-from shared.models.family import Family, Observation
-from shared.models.layout import Block
+from shared.models.family import Family, UserUnit
+from shared.models.layout import KVBlock
 from shared.models.pocket.config import PocketConfig
 from shared.models.pocket.weights import PocketWeights
 from shared.models.solver import unit_noise
-from shared.rendezvous import Listener, accept_performer
+from shared.rendezvous import RendezvousListener, accept_performer
 from shared.slices import Flags, Kind, SliceHeader
 from shared.tables import from_table
 
@@ -82,7 +82,7 @@ class Talk:
         states, units = [self._states[slot] for slot in slots], [number - 2 * slot for slot in slots]
         users = [self._user(slot, unit) for slot, unit in zip(slots, units, strict=True)]
         self._family.state_pass(states, units, users, self._family.encode(states, users))
-        self._send_slices(Block.STATE, slots, units)
+        self._send_slices(KVBlock.STATE, slots, units)
         own = self._family.solve(states, units)
         for slot, unit, expected in zip(slots, units, own, strict=True):
             header, payload = self._link.receiver.receive(WITHIN_S)
@@ -90,22 +90,22 @@ class Talk:
             noise = unit_noise(SEEDS[slot], unit, tuple(expected.shape))
             yield expected, noise, payload.view(torch.float32).clone()
             self._link.receiver.release()
-        self._family.remember(states, units, own)  # the same history for both
-        self._send_slices(Block.REMEMBER, slots, units)
+        self._family.commit(states, units, own)  # the same history for both
+        self._send_slices(KVBlock.COMMIT, slots, units)
 
-    def _user(self, slot: int, unit: int) -> Observation:
+    def _user(self, slot: int, unit: int) -> UserUnit:
         media, rng = self._family.media, np.random.default_rng((slot, unit))
         shape = (media.frames_per_unit, media.input_height, media.input_width, 3)
-        return Observation(
+        return UserUnit(
             pcm=(0.1 * rng.standard_normal(media.input_unit_samples)).astype(np.float32),
             frames=rng.integers(0, 255, shape, dtype=np.uint8),
             texts=("Good morning.",) if unit == 0 else (),
         )
 
-    def _send_slices(self, block: Block, slots: list[int], units: list[int]) -> None:
+    def _send_slices(self, block: KVBlock, slots: list[int], units: list[int]) -> None:
         for slot, unit in zip(slots, units, strict=True):
             out = torch.empty(self._family.slice_bytes(block), dtype=torch.uint8)
-            self._family.pack(self._states[slot], block, unit, out)
+            self._family.export_kv(self._states[slot], block, unit, out)
             more = Flags.NONE if slot == slots[-1] else Flags.MORE
             self._send(Kind[block.name], slot, unit, more | Flags.CHECKED, out)
 
@@ -114,7 +114,7 @@ class Talk:
         header = SliceHeader(
             kind=kind, session=session, epoch=0, unit=unit, flags=flags, payload_bytes=payload.nbytes
         )
-        self._link.sender.commit(header)
+        self._link.sender.send(header)
 
 
 @pytest.fixture(autouse=True)
@@ -127,12 +127,12 @@ def threads() -> Iterator[None]:
 def assert_same(group: Any, path: Path, ranks: int) -> None:
     config = load_config(str(path))
     family, (worst, on_average) = load_model(config, "cpu"), TOLERANCE[config.dtype]
-    with Listener("127.0.0.1", 0) as listener:
+    with RendezvousListener("127.0.0.1", 0) as listener:
         address = f"127.0.0.1:{listener.port}"
         performer = group.start(
             "performer", "--config", str(path), "--rendezvous", address, "--ranks", str(ranks), "--debug"
         )
-        with accept_performer(listener, terms_of(family, config, "auto"), timeout_s=120) as link:
+        with accept_performer(listener, handshake_params(family, config, "auto"), timeout_s=120) as link:
             assert len(group.pids("performer")) == ranks
             talk = Talk(family, link)
             for number in range(ROUNDS):
@@ -204,7 +204,7 @@ def test_a_rank_that_is_stuck(
     group: Any, tmp_path: Path, report_of: ReportOf, eventually: Callable[..., None]
 ) -> None:
     config = tiny_of(2, tmp_path)
-    config.write_text(f"latents_within_s = 4.0\n{config.read_text()}")
+    config.write_text(f"solve_timeout_s = 4.0\n{config.read_text()}")
     live = group.start(
         "live", "--config", str(config), "--performer-ranks", "2", "--port", "0", "--text", "hi", "--seconds",
         "600",

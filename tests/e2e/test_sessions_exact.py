@@ -20,20 +20,20 @@ import torch
 from torch import Tensor
 
 from performer.loop import Performer
-from scripts.common import load_model, terms_of
-from shared.clock import Clock, FlatOutClock, ManualClock
+from scripts.common import handshake_params, load_model
+from shared.chunking import ChunkMode, Rememberer
+from shared.clock import Clock, ManualClock, UnpacedClock
 from shared.config import RuntimeConfig, load_config
 from shared.errors import LinkClosed
-from shared.exchange import Exchange, Rememberer
 from shared.links.base import LinkEnd
 from shared.links.loopback import loopback_pair
-from shared.models.family import Family, Observation
+from shared.models.family import Family, UserUnit
 from shared.models.single import Reply, replies_to, reply_to
-from shared.rendezvous import Listener, accept_performer
-from thinker.pipeline import Counts, Pipeline, PipelineOptions
-from thinker.seat import Seat
-from thinker.timings import Timings
-from thinker.units import AgentUnit, UserUnit
+from shared.rendezvous import RendezvousListener, accept_performer
+from thinker.engine.pipeline import Counts, Pipeline, PipelineOptions
+from thinker.engine.running_session import RunningSession
+from thinker.engine.timings import Timings
+from thinker.units import AgentUnit
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -57,9 +57,9 @@ def user_unit(user: int, unit: int) -> UserUnit:
     )  # fmt: skip
 
 
-def observe(user: int, unit: int) -> Observation:
+def observe(user: int, unit: int) -> UserUnit:
     seen = user_unit(user, unit)
-    return Observation(pcm=seen.pcm, frames=seen.frames, texts=seen.texts, interrupted=seen.interrupted)
+    return UserUnit(pcm=seen.pcm, frames=seen.frames, texts=seen.texts, interrupted=seen.interrupted)
 
 
 class Script:
@@ -80,7 +80,7 @@ class Talk:
     """One session of the house."""
 
     user: int
-    seat: Seat
+    seat: RunningSession
     units: list[AgentUnit]
     latents: list[Tensor] = field(default_factory=list)
 
@@ -91,7 +91,7 @@ class House:
     def __init__(self, family: Family[Any, Any], link: LinkEnd, config: RuntimeConfig, clock: Clock) -> None:
         self.talks: list[Talk] = []
         options = PipelineOptions(
-            slots=SLOTS, phases=config.phases, exchange=Exchange(config.exchange),
+            slots=SLOTS, phases=config.phases, exchange=ChunkMode(config.exchange),
             rememberer=Rememberer(config.remember), checked=True,
         )  # fmt: skip
         self.pipeline = Pipeline(
@@ -99,7 +99,7 @@ class House:
             options=options, timings=Timings(one_host=True), counts=Counts(), on_latents=self._note,
         )  # fmt: skip
 
-    def _note(self, seat: Seat, _: int, latents: Tensor) -> None:
+    def _note(self, seat: RunningSession, _: int, latents: Tensor) -> None:
         (talk,) = [talk for talk in self.talks if talk.seat is seat]
         talk.latents.append(latents)
 
@@ -176,13 +176,11 @@ def assert_same(talk: Talk, expected: list[Reply], *, exact: bool) -> None:
     for number, (unit, latents, one) in enumerate(zip(talk.units, talk.latents, expected, strict=False)):
         where = f"unit {number} of user {talk.user}"
         assert unit.unit == number, where
-        assert (unit.text, unit.speaking, unit.heard) == (one.said.text, one.said.speaking, one.said.heard), (
-            where
-        )
+        assert unit.decision == one.decision, where
         if exact:
             assert latents.numpy().tobytes() == one.latents.numpy().tobytes(), where
-            assert unit.pcm.tobytes() == one.emission.pcm.tobytes(), where
-            assert unit.frames.tobytes() == one.emission.frames.tobytes(), where
+            assert unit.media.pcm.tobytes() == one.media.pcm.tobytes(), where
+            assert unit.media.frames.tobytes() == one.media.frames.tobytes(), where
         else:
             torch.testing.assert_close(latents, one.latents, rtol=1e-3, atol=1e-3)
 
@@ -190,7 +188,7 @@ def assert_same(talk: Talk, expected: list[Reply], *, exact: bool) -> None:
 CLOCKS = pytest.mark.parametrize(
     "make_clock",
     # ticks come as soon as they are waited for
-    [FlatOutClock, lambda: ManualClock(time.monotonic())],
+    [UnpacedClock, lambda: ManualClock(time.monotonic())],
     ids=["flat out", "on the clock"],
 )
 
@@ -215,12 +213,12 @@ def pair(
     name, exchange, remember = request.param
     config = replace(CONFIG, exchange=exchange, remember=remember)
     file = write_config(tmp_path_factory.mktemp("config") / "four.toml", exchange=exchange, remember=remember)
-    with groups() as group, Listener("127.0.0.1", 0) as listener:
+    with groups() as group, RendezvousListener("127.0.0.1", 0) as listener:
         address = f"127.0.0.1:{listener.port}"
         performer = group.start(
             "performer", "--config", str(file), "--link", name, "--rendezvous", address, "--debug"
         )
-        with accept_performer(listener, terms_of(family, config, name), timeout_s=120) as link:
+        with accept_performer(listener, handshake_params(family, config, name), timeout_s=120) as link:
             yield link, config
         assert performer.wait() == 1, performer.output
         assert performer.output.splitlines()[-1] == "performer: the thinker has ended"
@@ -249,13 +247,13 @@ def test_sessions_among_others_get_what_they_get_alone(
 
 
 @pytest.mark.parametrize("rememberer", Rememberer)
-@pytest.mark.parametrize("exchange", [Exchange.PACKED, Exchange.LAYERWISE])
+@pytest.mark.parametrize("exchange", [ChunkMode.PACKED, ChunkMode.LAYERWISE])
 @CLOCKS
 def test_the_replica_of_all_sessions_is_exact(
-    family: Family[Any, Any], exchange: Exchange, rememberer: Rememberer, make_clock: Callable[[], Clock]
+    family: Family[Any, Any], exchange: ChunkMode, rememberer: Rememberer, make_clock: Callable[[], Clock]
 ) -> None:
     config = replace(CONFIG, exchange=exchange.value, remember=rememberer.value)
-    thinker_end, performer_end = loopback_pair(terms_of(family, config, "auto").shape)
+    thinker_end, performer_end = loopback_pair(handshake_params(family, config, "auto").shape)
     remembers = rememberer is Rememberer.PERFORMER
     performer = Performer(family, performer_end, slots=SLOTS, remembers=remembers, checked=True)
 

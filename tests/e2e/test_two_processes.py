@@ -14,21 +14,21 @@ import torch
 from torch import Tensor
 
 from performer.loop import perform
-from scripts.common import load_model, terms_of
-from shared.clock import Clock, FlatOutClock, ManualClock
+from scripts.common import handshake_params, load_model
+from shared.chunking import ChunkMode, Rememberer
+from shared.clock import Clock, ManualClock, UnpacedClock
 from shared.config import load_config
-from shared.exchange import Exchange, Rememberer
 from shared.links.base import LinkEnd
 from shared.links.loopback import loopback_pair
 from shared.models.cache import KVCache
-from shared.models.family import Family, Observation
+from shared.models.family import Family, UserUnit
 from shared.models.single import Reply, reply_to
 from shared.models.solver import unit_noise
-from shared.rendezvous import Listener, accept_performer
-from thinker.pipeline import Counts, Pipeline, PipelineOptions
-from thinker.seat import Pacing
-from thinker.timings import Timings
-from thinker.units import AgentUnit, UserUnit
+from shared.rendezvous import RendezvousListener, accept_performer
+from thinker.engine.pipeline import Counts, Pipeline, PipelineOptions
+from thinker.engine.running_session import Pacing
+from thinker.engine.timings import Timings
+from thinker.units import AgentUnit
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -66,9 +66,9 @@ class Script:
         return user_unit(next(self._units))
 
 
-def observe(unit: int) -> Observation:
+def observe(unit: int) -> UserUnit:
     user = user_unit(unit)
-    return Observation(pcm=user.pcm, frames=user.frames, texts=user.texts, interrupted=user.interrupted)
+    return UserUnit(pcm=user.pcm, frames=user.frames, texts=user.texts, interrupted=user.interrupted)
 
 
 class Talk:
@@ -119,12 +119,12 @@ def link(
 ) -> Iterator[LinkEnd]:
     """A Performer in a process of its own, and the link to it."""
     name = request.param
-    with groups() as group, Listener("127.0.0.1", 0) as listener:
+    with groups() as group, RendezvousListener("127.0.0.1", 0) as listener:
         address = f"127.0.0.1:{listener.port}"
         performer = group.start(
             "performer", "--config", "tiny", "--link", name, "--rendezvous", address, "--debug"
         )
-        with accept_performer(listener, terms_of(family, CONFIG, name), timeout_s=120) as link:
+        with accept_performer(listener, handshake_params(family, CONFIG, name), timeout_s=120) as link:
             assert link.kind == name
             yield link
         assert performer.wait() == 1, performer.output
@@ -134,18 +134,18 @@ def link(
 def assert_same(talk: Talk, expected: list[Reply]) -> None:
     for number, (unit, latents, one) in enumerate(zip(talk.units, talk.latents, expected, strict=False)):
         assert unit.unit == number
-        assert (unit.text, unit.speaking, unit.heard) == (one.said.text, one.said.speaking, one.said.heard)
+        assert unit.decision == one.decision
         assert latents.numpy().tobytes() == one.latents.numpy().tobytes(), f"latents of unit {number}"
-        assert unit.pcm.tobytes() == one.emission.pcm.tobytes(), f"sound of unit {number}"
-        assert unit.frames.tobytes() == one.emission.frames.tobytes(), f"pictures of unit {number}"
+        assert unit.media.pcm.tobytes() == one.media.pcm.tobytes(), f"sound of unit {number}"
+        assert unit.media.frames.tobytes() == one.media.frames.tobytes(), f"pictures of unit {number}"
     assert number == UNITS - 1
 
 
 def test_the_script_is_worth_comparing(expected: list[Reply]) -> None:
-    speaking = [reply.said.speaking for reply in expected]
+    speaking = [reply.decision.speaking for reply in expected]
     assert speaking[INTERRUPTED_IN - 1], "the interruption cuts something off"
     assert not speaking[INTERRUPTED_IN + 1]
-    assert "".join(reply.said.text for reply in expected).endswith("And once more. ")
+    assert "".join(reply.decision.text for reply in expected).endswith("And once more. ")
     assert len({reply.latents.numpy().tobytes() for reply in expected}) == UNITS
     for unit, reply in enumerate(expected):
         noise = unit_noise(SEED, unit, tuple(reply.latents.shape))
@@ -155,7 +155,7 @@ def test_the_script_is_worth_comparing(expected: list[Reply]) -> None:
 @pytest.mark.parametrize(
     ("make_clock", "pacing"),
     [
-        (FlatOutClock, Pacing.EAGER),
+        (UnpacedClock, Pacing.EAGER),
         (
             lambda: ManualClock(time.monotonic()),
             Pacing.EAGER,
@@ -193,14 +193,14 @@ class Watched:
         return getattr(self._family, name)
 
 
-@pytest.mark.parametrize("exchange", [Exchange.PACKED, Exchange.LAYERWISE])
+@pytest.mark.parametrize("exchange", [ChunkMode.PACKED, ChunkMode.LAYERWISE])
 @pytest.mark.parametrize("rememberer", Rememberer)
 def test_the_replica_of_the_cache_is_exact_after_200_units(
-    family: Family[Any, Any], expected: list[Reply], exchange: Exchange, rememberer: Rememberer
+    family: Family[Any, Any], expected: list[Reply], exchange: ChunkMode, rememberer: Rememberer
 ) -> None:
     watched: Any = Watched(family)
     config = dataclasses.replace(CONFIG, exchange=exchange.value, remember=rememberer.value)
-    thinker_end, performer_end = loopback_pair(terms_of(family, config, "auto").shape)
+    thinker_end, performer_end = loopback_pair(handshake_params(family, config, "auto").shape)
     remembers = rememberer is Rememberer.PERFORMER
 
     def serve() -> None:
@@ -213,7 +213,7 @@ def test_the_replica_of_the_cache_is_exact_after_200_units(
     performer.start()
     with thinker_end:
         how = {"exchange": exchange, "rememberer": rememberer}
-        talk = Talk(family, thinker_end, FlatOutClock(), Pacing.EAGER, **how)
+        talk = Talk(family, thinker_end, UnpacedClock(), Pacing.EAGER, **how)
         talk.run(200)
     performer.join(60)
     assert not performer.is_alive()

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from performer.broadcast import following, leading
 from performer.group import ADDERS, Fate, Group, join_store, open_store
-from performer.relay import following, leading
 from shared.errors import DeviceError, GroupError, LinkClosed, LinkTimeout
 from shared.links.base import LinkShape, Message
 from shared.links.loopback import loopback_pair
@@ -168,7 +168,7 @@ def test_what_comes_over_the_link_reaches_all_ranks(pair: Ranks) -> None:
         lead, follow = leading(link, leader), following(follower, SHAPE.latent_bytes)
         for unit in (3, 4):
             thinker.sender.reserve(1.0)[:100] = unit
-            thinker.sender.commit(header_of(unit, 100))
+            thinker.sender.send(header_of(unit, 100))
             heard = thread.submit(follow.receiver.receive, 1.0)
             header, payload = lead.receiver.receive(1.0)
             lead.receiver.release()
@@ -178,7 +178,7 @@ def test_what_comes_over_the_link_reaches_all_ranks(pair: Ranks) -> None:
         with pytest.raises(LinkTimeout):
             lead.receiver.receive(0.01)
         assert follow.sender.reserve(1.0).nbytes == SHAPE.latent_bytes
-        follow.sender.commit(header_of(4, 100))
+        follow.sender.send(header_of(4, 100))
         assert thinker.receiver.poll() is None, "what a follower answers goes nowhere"
 
 

@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from shared.clock import Clock, FlatOutClock, ManualClock, MonotonicClock, UnitClock
+from shared.clock import Clock, ManualClock, MonotonicClock, UnitClock, UnpacedClock
 from shared.links.waiting import Doorbell
 
 UNIT_S = 0.16
@@ -84,7 +84,7 @@ def test_a_real_wait_is_never_too_short() -> None:
 
 
 def test_flat_out_everything_is_due_at_once() -> None:
-    units = UnitClock(UNIT_S, FlatOutClock())
+    units = UnitClock(UNIT_S, UnpacedClock())
     assert units.due(1_000_000)
     assert units.wait(1_000_000)
     assert units.deadline(1_000_000) > units.clock.now()

@@ -12,15 +12,15 @@ import msgspec
 import pytest
 
 from shared.errors import ConfigError, LinkUnavailable, RendezvousError
-from shared.greeting import VERSION, Hello, host_identity
+from shared.handshake import VERSION, PeerHello, host_identity
 from shared.links.base import LinkEnd, LinkShape
-from shared.rendezvous import Listener, Terms, accept_performer, join_thinker
+from shared.rendezvous import HandshakeParams, RendezvousListener, accept_performer, join_thinker
 from shared.slices import Kind, SliceHeader
 
 HOST = "127.0.0.1"
 PATIENCE_S = 30.0
 SHAPE = LinkShape(slice_bytes=1000, latent_bytes=500, depth=2)
-TERMS = Terms(digest="same", shape=SHAPE)
+TERMS = HandshakeParams(digest="same", shape=SHAPE)
 
 
 @pytest.fixture
@@ -30,23 +30,25 @@ def threads() -> Iterator[ThreadPoolExecutor]:
 
 
 @pytest.fixture
-def listener() -> Iterator[Listener]:
-    with Listener(HOST, 0) as listener:
+def listener() -> Iterator[RendezvousListener]:
+    with RendezvousListener(HOST, 0) as listener:
         yield listener
 
 
-def accept(threads: ThreadPoolExecutor, listener: Listener, terms: Terms = TERMS) -> Future[LinkEnd]:
+def accept(
+    threads: ThreadPoolExecutor, listener: RendezvousListener, terms: HandshakeParams = TERMS
+) -> Future[LinkEnd]:
     return threads.submit(accept_performer, listener, terms, timeout_s=PATIENCE_S)
 
 
-def join(threads: ThreadPoolExecutor, port: int, terms: Terms = TERMS) -> Future[LinkEnd]:
+def join(threads: ThreadPoolExecutor, port: int, terms: HandshakeParams = TERMS) -> Future[LinkEnd]:
     return threads.submit(join_thinker, HOST, port, terms, timeout_s=PATIENCE_S)
 
 
 def check_it_works(thinker_end: LinkEnd, performer_end: LinkEnd) -> None:
     for one, other, number in ((thinker_end, performer_end, 1), (performer_end, thinker_end, 2)):
         one.sender.reserve(PATIENCE_S)[:5].fill_(number)
-        one.sender.commit(SliceHeader(kind=Kind.STATE, session=1, epoch=0, unit=number, payload_bytes=5))
+        one.sender.send(SliceHeader(kind=Kind.STATE, session=1, epoch=0, unit=number, payload_bytes=5))
         header, payload = other.receiver.receive(PATIENCE_S)
         assert (header.unit, payload.tolist()) == (number, 5 * [number])
         other.receiver.release()
@@ -58,7 +60,7 @@ def free_port() -> int:
 
 
 def test_thinker_first(
-    threads: ThreadPoolExecutor, listener: Listener, caplog: pytest.LogCaptureFixture
+    threads: ThreadPoolExecutor, listener: RendezvousListener, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
         thinker = accept(threads, listener)
@@ -79,16 +81,18 @@ def test_performer_first(threads: ThreadPoolExecutor, caplog: pytest.LogCaptureF
         while "waiting for the thinker" not in caplog.text:
             assert not performer.done()
         with (
-            Listener(HOST, port) as listener,
+            RendezvousListener(HOST, port) as listener,
             accept(threads, listener).result() as thinker_end,
             performer.result() as performer_end,
         ):
             check_it_works(thinker_end, performer_end)
 
 
-def test_over_gloo_when_one_side_asks_for_it(threads: ThreadPoolExecutor, listener: Listener) -> None:
+def test_over_gloo_when_one_side_asks_for_it(
+    threads: ThreadPoolExecutor, listener: RendezvousListener
+) -> None:
     thinker = accept(threads, listener)
-    performer = join(threads, listener.port, Terms(digest="same", shape=SHAPE, link="gloo"))
+    performer = join(threads, listener.port, HandshakeParams(digest="same", shape=SHAPE, link="gloo"))
     with thinker.result() as thinker_end, performer.result() as performer_end:
         assert (thinker_end.kind, performer_end.kind) == ("gloo", "gloo")
         check_it_works(thinker_end, performer_end)
@@ -97,22 +101,25 @@ def test_over_gloo_when_one_side_asks_for_it(threads: ThreadPoolExecutor, listen
 @pytest.mark.parametrize(
     ("terms", "message"),
     [
-        (Terms(digest="other", shape=SHAPE), "digest is same at the thinker and other at the performer"),
         (
-            Terms(digest="same", shape=LinkShape(slice_bytes=1001, latent_bytes=500, depth=2)),
+            HandshakeParams(digest="other", shape=SHAPE),
+            "digest is same at the thinker and other at the performer",
+        ),
+        (
+            HandshakeParams(digest="same", shape=LinkShape(slice_bytes=1001, latent_bytes=500, depth=2)),
             "slice_bytes is 1000 at the thinker and 1001 at the performer",
         ),
         (
-            Terms(digest="same", shape=LinkShape(slice_bytes=1000, latent_bytes=500, depth=3)),
+            HandshakeParams(digest="same", shape=LinkShape(slice_bytes=1000, latent_bytes=500, depth=3)),
             "depth is 2 at the thinker and 3 at the performer",
         ),
     ],
 )
 def test_different_terms_are_named_on_both_sides_and_the_thinker_waits_on(
     threads: ThreadPoolExecutor,
-    listener: Listener,
+    listener: RendezvousListener,
     caplog: pytest.LogCaptureFixture,
-    terms: Terms,
+    terms: HandshakeParams,
     message: str,
 ) -> None:
     thinker = accept(threads, listener)
@@ -125,12 +132,12 @@ def test_different_terms_are_named_on_both_sides_and_the_thinker_waits_on(
 
 
 def test_different_links_are_named_on_both_sides_and_the_thinker_waits_on(
-    threads: ThreadPoolExecutor, listener: Listener, caplog: pytest.LogCaptureFixture
+    threads: ThreadPoolExecutor, listener: RendezvousListener, caplog: pytest.LogCaptureFixture
 ) -> None:
-    thinker = accept(threads, listener, Terms(digest="same", shape=SHAPE, link="shm"))
+    thinker = accept(threads, listener, HandshakeParams(digest="same", shape=SHAPE, link="shm"))
     message = "thinker was started with link shm, the performer with gloo"
     with pytest.raises(LinkUnavailable, match=message) as refused:
-        join(threads, listener.port, Terms(digest="same", shape=SHAPE, link="gloo")).result()
+        join(threads, listener.port, HandshakeParams(digest="same", shape=SHAPE, link="gloo")).result()
     corrected = join(threads, listener.port)
     with thinker.result() as thinker_end, corrected.result() as performer_end:
         check_it_works(thinker_end, performer_end)
@@ -138,12 +145,12 @@ def test_different_links_are_named_on_both_sides_and_the_thinker_waits_on(
 
 
 def test_who_only_ever_meets_other_terms_gives_up_in_time(
-    threads: ThreadPoolExecutor, listener: Listener
+    threads: ThreadPoolExecutor, listener: RendezvousListener
 ) -> None:
     stop = threading.Event()
     thinker = threads.submit(accept_performer, listener, TERMS, stop=stop)
     with pytest.raises(RendezvousError, match="digest is same at the thinker"):
-        join(threads, listener.port, Terms(digest="other", shape=SHAPE)).result()
+        join(threads, listener.port, HandshakeParams(digest="other", shape=SHAPE)).result()
     stop.set()
     with pytest.raises(RendezvousError, match="stopped while waiting for the performer"):
         thinker.result()
@@ -153,14 +160,14 @@ def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
 
 
-def test_a_link_that_is_not_here_is_refused_before_anyone_waits(listener: Listener) -> None:
+def test_a_link_that_is_not_here_is_refused_before_anyone_waits(listener: RendezvousListener) -> None:
     with pytest.raises(LinkUnavailable, match="link nccl is not available"):
-        accept_performer(listener, Terms(digest="same", shape=SHAPE, link="nccl"))
+        accept_performer(listener, HandshakeParams(digest="same", shape=SHAPE, link="nccl"))
     with pytest.raises(ConfigError, match="unknown name 'pigeon'"):
-        join_thinker(HOST, 1, Terms(digest="same", shape=SHAPE, link="pigeon"))
+        join_thinker(HOST, 1, HandshakeParams(digest="same", shape=SHAPE, link="pigeon"))
 
 
-def test_each_side_sees_the_other_go(threads: ThreadPoolExecutor, listener: Listener) -> None:
+def test_each_side_sees_the_other_go(threads: ThreadPoolExecutor, listener: RendezvousListener) -> None:
     for leaver in (0, 1):
         ends = [accept(threads, listener), join(threads, listener.port)]
         with ends[leaver].result() as leaving, ends[1 - leaver].result() as staying:
@@ -170,7 +177,7 @@ def test_each_side_sees_the_other_go(threads: ThreadPoolExecutor, listener: List
             assert staying.peer.gone()
 
 
-def test_another_performer_can_follow(threads: ThreadPoolExecutor, listener: Listener) -> None:
+def test_another_performer_can_follow(threads: ThreadPoolExecutor, listener: RendezvousListener) -> None:
     for _ in range(3):
         thinker = accept(threads, listener)
         performer = join(threads, listener.port)
@@ -182,8 +189,8 @@ def hello_of_another_version() -> bytes:
     return framed(b'{"type":"thinker-performer hello","version":1}')
 
 
-def hello_of(link: str) -> Hello:
-    return Hello(
+def hello_of(link: str) -> PeerHello:
+    return PeerHello(
         version=VERSION,
         digest="same",
         slice_bytes=1000,
@@ -238,7 +245,10 @@ def framed(body: bytes) -> bytes:
     ],
 )
 def test_strangers_are_turned_away_and_the_performer_still_comes(
-    threads: ThreadPoolExecutor, listener: Listener, caplog: pytest.LogCaptureFixture, garbage: bytes
+    threads: ThreadPoolExecutor,
+    listener: RendezvousListener,
+    caplog: pytest.LogCaptureFixture,
+    garbage: bytes,
 ) -> None:
     with socket.create_connection((HOST, listener.port)) as stranger:
         stranger.sendall(garbage)
@@ -252,7 +262,7 @@ def test_strangers_are_turned_away_and_the_performer_still_comes(
 
 
 def test_a_silent_stranger_does_not_hold_up_the_performer(
-    threads: ThreadPoolExecutor, listener: Listener
+    threads: ThreadPoolExecutor, listener: RendezvousListener
 ) -> None:
     with socket.create_connection((HOST, listener.port)):
         thinker = accept(threads, listener)
@@ -262,7 +272,7 @@ def test_a_silent_stranger_does_not_hold_up_the_performer(
 
 
 def test_a_performer_that_dies_while_the_link_is_opened_is_followed_by_another(
-    threads: ThreadPoolExecutor, listener: Listener, monkeypatch: pytest.MonkeyPatch
+    threads: ThreadPoolExecutor, listener: RendezvousListener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shared.rendezvous._OPENING_S", 0.2)
     with socket.create_connection((HOST, listener.port)) as short_lived:
@@ -274,7 +284,7 @@ def test_a_performer_that_dies_while_the_link_is_opened_is_followed_by_another(
 
 
 def test_a_performer_calls_again_when_the_thinker_went(
-    threads: ThreadPoolExecutor, listener: Listener
+    threads: ThreadPoolExecutor, listener: RendezvousListener
 ) -> None:
     performer = join(threads, listener.port)
     while (connection := listener.accept(PATIENCE_S)) is None:
@@ -284,7 +294,9 @@ def test_a_performer_calls_again_when_the_thinker_went(
         check_it_works(thinker_end, performer_end)
 
 
-def test_what_answers_but_is_no_thinker_is_an_error(threads: ThreadPoolExecutor, listener: Listener) -> None:
+def test_what_answers_but_is_no_thinker_is_an_error(
+    threads: ThreadPoolExecutor, listener: RendezvousListener
+) -> None:
     performer = join(threads, listener.port)
     while (connection := listener.accept(PATIENCE_S)) is None:
         pass
@@ -294,15 +306,15 @@ def test_what_answers_but_is_no_thinker_is_an_error(threads: ThreadPoolExecutor,
             performer.result()
 
 
-def test_a_port_in_use_is_one_clear_error(listener: Listener) -> None:
+def test_a_port_in_use_is_one_clear_error(listener: RendezvousListener) -> None:
     with pytest.raises(RendezvousError, match=rf"can't listen on {HOST}:{listener.port}: .*in use"):
-        Listener(HOST, listener.port)
+        RendezvousListener(HOST, listener.port)
 
 
 @pytest.mark.parametrize("port", [-1, 70_000])
 def test_a_port_that_can_not_be_is_an_error(port: int) -> None:
     with pytest.raises(RendezvousError, match=f"must be 0 to 65535, got {port}"):
-        Listener(HOST, port)
+        RendezvousListener(HOST, port)
     with pytest.raises(RendezvousError, match=f"must be 1 to 65535, got {port}"):
         join_thinker(HOST, port, TERMS, timeout_s=0.1)
 
@@ -312,7 +324,7 @@ def test_a_host_that_is_not_there_is_an_error() -> None:
         join_thinker("no such host", 1, TERMS)
 
 
-def test_time_outs_say_who_was_missing(listener: Listener) -> None:
+def test_time_outs_say_who_was_missing(listener: RendezvousListener) -> None:
     with pytest.raises(
         RendezvousError, match=rf"performer at {HOST}:{listener.port} was not there within 0\.05 s"
     ):
@@ -327,7 +339,7 @@ def test_time_outs_say_who_was_missing(listener: Listener) -> None:
         join_thinker(HOST, listener.port, TERMS, timeout_s=0.05)
 
 
-def test_both_sides_can_be_stopped(threads: ThreadPoolExecutor, listener: Listener) -> None:
+def test_both_sides_can_be_stopped(threads: ThreadPoolExecutor, listener: RendezvousListener) -> None:
     stop = threading.Event()
     waiting = [
         threads.submit(accept_performer, listener, TERMS, stop=stop),

@@ -21,9 +21,9 @@ from protocol.media import MediaUnit
 from protocol.session import ClientSession, Send
 from scripts.common import load_model
 from shared.config import load_config
-from shared.models.family import Family
-from thinker.server import build_app, serve
-from thinker.units import AgentUnit, MediaSpec, UserSource, UserUnit
+from shared.models.family import AgentMedia, Family, StepDecision, UserUnit
+from thinker.server.app import build_app, serve
+from thinker.units import AgentUnit, MediaSpec, UserSource
 
 SPEC = MediaSpec(
     model="echo", unit_ms=160, fps=25, frames_per_unit=4, sample_rate=16_000, height=64, width=64,
@@ -106,13 +106,14 @@ class EchoEngine:
                     AgentUnit(
                         unit=session.unit,
                         epoch=user.epoch,
-                        pcm=(user.pcm * 32_768).astype(np.int16),
-                        frames=frames,
-                        text=" ".join(texts),
-                        speaking=bool(texts),
-                        refused=tuple(text for text in user.texts if text not in texts),
-                        heard="hello" if texts else "",
-                        warning=self.warns,
+                        decision=StepDecision(
+                            text=" ".join(texts),
+                            speaking=bool(texts),
+                            refused=tuple(text for text in user.texts if text not in texts),
+                            heard="hello" if texts else "",
+                            warning=self.warns,
+                        ),
+                        media=AgentMedia(pcm=(user.pcm * 32_768).astype(np.int16), frames=frames),
                     )
                 )
                 session.unit += 1

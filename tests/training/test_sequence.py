@@ -10,7 +10,7 @@ from torch import Tensor
 from shared.config import load_config
 from shared.devices import Device
 from shared.models.cache import KVCache
-from shared.models.layout import STEPS_PER_UNIT, Block, Tower
+from shared.models.layout import STEPS_PER_UNIT, KVBlock, Tower
 from shared.models.pocket.config import FRAMES_PER_UNIT, GESTURES, PocketConfig
 from shared.models.pocket.family import PocketFamily
 from shared.models.pocket.network import StreamerNetwork
@@ -87,14 +87,14 @@ def served(family: PocketFamily, units: int, tokens: tuple[Tensor, Tensor, Tenso
     nothing = torch.zeros(1, 1, 6, tokens[0].shape[-1])
     for unit in range(units):
         kept_BTC, noisy_BTC, modulation = (x.view(1, units, -1, *x.shape[2:])[:, unit] for x in tokens)
-        slots, own = torch.split(kept_BTC, [layout.tokens(block, Tower.SPEAKING) for block in Block], dim=1)
-        steps = [layout.steps(block, unit, Tower.SPEAKING) for block in Block]
+        slots, own = torch.split(kept_BTC, [layout.tokens(block, Tower.SPEAKING) for block in KVBlock], dim=1)
+        steps = [layout.steps(block, unit, Tower.SPEAKING) for block in KVBlock]
         kept.append(
-            network.run(slots, steps[0], nothing, cache.attend(cache.writing(Block.STATE, [0], [unit])))
+            network.run(slots, steps[0], nothing, cache.attend(cache.writing(KVBlock.STATE, [0], [unit])))
         )
         noisy.append(network.run(noisy_BTC, steps[1], modulation, cache.attend(cache.solving([0], [unit]))))
         kept.append(
-            network.run(own, steps[1], nothing, cache.attend(cache.writing(Block.REMEMBER, [0], [unit])))
+            network.run(own, steps[1], nothing, cache.attend(cache.writing(KVBlock.COMMIT, [0], [unit])))
         )
     return torch.cat(kept, dim=1), torch.cat(noisy, dim=1)
 
@@ -138,8 +138,8 @@ def test_the_listening_tower_is_laid_out_likewise() -> None:
     made = [
         listener.run(
             tokens.view(1, UNITS, -1, config.senses.dim)[:, unit],
-            layout.steps(Block.STATE, unit, Tower.LISTENING),
-            cache.attend(cache.writing(Block.STATE, [0], [unit], Tower.LISTENING)),
+            layout.steps(KVBlock.STATE, unit, Tower.LISTENING),
+            cache.attend(cache.writing(KVBlock.STATE, [0], [unit], Tower.LISTENING)),
         )
         for unit in range(UNITS)
     ]
@@ -160,7 +160,7 @@ def write_slots(family: PocketFamily, state: PocketState, unit: int, batch: Agen
     network = family.weights.network
     words, phones = network.text_tokens(batch.words[:, unit], batch.phones[:, unit])
     gesture = network.gesture_token(batch.gestures[:, unit : unit + 1])
-    state.passes.write(Block.STATE, [0], [unit], torch.cat([words, phones, gesture], dim=1))
+    state.passes.write(KVBlock.STATE, [0], [unit], torch.cat([words, phones, gesture], dim=1))
 
 
 def flat(picture: Tensor, sound: Tensor, unit: int) -> Tensor:
@@ -184,7 +184,7 @@ def test_the_trained_velocity_is_the_served_one() -> None:
         write_slots(family, state, unit, batch)
         expected = flat(*noise, unit) - family.solve([state], [unit])[0]
         torch.testing.assert_close(flat(*made, unit), expected, atol=ROUNDING, rtol=1e-4)
-        family.remember([state], [unit], [flat(*batch.latents, unit)])
+        family.commit([state], [unit], [flat(*batch.latents, unit)])
 
 
 @torch.no_grad()
@@ -215,7 +215,7 @@ def test_the_loss_reaches_every_weight_but_the_listener() -> None:
 
 def test_a_unit_keeps_its_tokens_in_the_order_in_which_training_lays_them() -> None:
     layout = tiny_config().layout()
-    names = [stream.name for block in Block for stream in layout.of(block, Tower.SPEAKING)]
+    names = [stream.name for block in KVBlock for stream in layout.of(block, Tower.SPEAKING)]
     assert names == ["word", "phones", "gesture", "agent picture", "agent sound"]
 
 

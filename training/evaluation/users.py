@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.models.family import Observation
+from shared.models.family import UserUnit
 from shared.models.pocket.family import PocketFamily
 from shared.models.pocket.replies import Request
 from training.data.hearing.scenes import COMMON, SNR_DB, VOICE_DB, AudioScene, scene_of, voiced
@@ -112,7 +112,7 @@ def staged(rng: np.random.Generator, said: list[Placed], *, tail_s: float) -> Au
 
 def observations(
     family: PocketFamily, pcm_N: NDArray[np.float32], frames_THWC: NDArray[np.uint8] | None = None
-) -> Iterator[Observation]:
+) -> Iterator[UserUnit]:
     """Whole units of the user; without pictures the camera is off."""
     media = family.media
     for unit in range(len(pcm_N) // UNIT_SAMPLES):
@@ -120,4 +120,4 @@ def observations(
             frames = np.zeros((media.frames_per_unit, media.input_height, media.input_width, 3), np.uint8)
         else:
             frames = frames_THWC[unit * media.frames_per_unit : (unit + 1) * media.frames_per_unit]
-        yield Observation(pcm=pcm_N[unit * UNIT_SAMPLES : (unit + 1) * UNIT_SAMPLES], frames=frames)
+        yield UserUnit(pcm=pcm_N[unit * UNIT_SAMPLES : (unit + 1) * UNIT_SAMPLES], frames=frames)

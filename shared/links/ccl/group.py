@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.distributed import Store  # type: ignore[attr-defined]  # public, but not in torch's stubs
 
 from shared.errors import LinkUnavailable
-from shared.greeting import host_identity
+from shared.handshake import host_identity
 from shared.links.ccl import building
 from shared.links.ccl.library import Communicator, UnderWay, forget_names, load
 from shared.links.groups import Backend, Group, Setting

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from shared.checkpoint import BEARS_ON_WEIGHTS
 from shared.models.audio_codec import AudioCodecConfig
-from shared.models.layout import STEPS_PER_UNIT, Block, Layout, Stream, Tower
+from shared.models.layout import STEPS_PER_UNIT, KVBlock, Layout, Stream, Tower
 from shared.models.transformer import TransformerConfig
 from shared.models.video_codec import VideoCodecConfig
 from shared.tables import require_positive
@@ -149,18 +149,18 @@ class PocketConfig:
         streams = (
             Stream(
                 name="user picture",
-                block=Block.STATE,
+                block=KVBlock.STATE,
                 offsets=(3,),
                 span=spans.picture,
                 tower=Tower.LISTENING,
             ),
             Stream(
-                name="user sound", block=Block.STATE, offsets=each, span=spans.sound, tower=Tower.LISTENING
+                name="user sound", block=KVBlock.STATE, offsets=each, span=spans.sound, tower=Tower.LISTENING
             ),
-            Stream(name="word", block=Block.STATE, offsets=(0,), span=spans.text),
-            Stream(name="phones", block=Block.STATE, offsets=each, span=spans.text),
-            Stream(name="gesture", block=Block.STATE, offsets=(0,), span=spans.text),
-            Stream(name="agent picture", block=Block.REMEMBER, offsets=picture, span=spans.picture),
-            Stream(name="agent sound", block=Block.REMEMBER, offsets=each, span=spans.sound),
+            Stream(name="word", block=KVBlock.STATE, offsets=(0,), span=spans.text),
+            Stream(name="phones", block=KVBlock.STATE, offsets=each, span=spans.text),
+            Stream(name="gesture", block=KVBlock.STATE, offsets=(0,), span=spans.text),
+            Stream(name="agent picture", block=KVBlock.COMMIT, offsets=picture, span=spans.picture),
+            Stream(name="agent sound", block=KVBlock.COMMIT, offsets=each, span=spans.sound),
         )
         return Layout(streams, scratch=len(picture) + len(each))

@@ -19,9 +19,8 @@ from shared.devices import Device
 from shared.errors import ConfigError
 from shared.media import Media
 from shared.models.cache import KVCache
-from shared.models.family import Builder, Emission, Observation, OnLayer, Role, Said
-from shared.models.layout import STEPS_PER_UNIT, Block
-from shared.models.parallel import WHOLE, Share, part_of
+from shared.models.family import AgentMedia, Builder, OnLayer, Role, StepDecision, UserUnit
+from shared.models.layout import STEPS_PER_UNIT, KVBlock
 from shared.models.pocket.config import FRAMES_PER_UNIT, PHONE_LEAD, PocketConfig
 from shared.models.pocket.manners import Gesture, Percept
 from shared.models.pocket.passes import CapturedPasses, Passes
@@ -31,6 +30,7 @@ from shared.models.pocket.spelling import load_dictionary
 from shared.models.pocket.state import PocketState, Replica, together
 from shared.models.pocket.weights import PocketWeights, load_pocket
 from shared.models.solver import unit_noise
+from shared.models.tensor_parallel import WHOLE, ShardSpec, part_of
 from shared.tables import from_table
 
 FORGETS = "what was more than {minutes:.3g} minutes ago is forgotten from now on: the history is full"
@@ -60,7 +60,7 @@ class PocketFamily:
         *,
         digest: str,
         device: Device,
-        share: Share = WHOLE,
+        share: ShardSpec = WHOLE,
     ) -> None:
         self.config = config
         self._share = share
@@ -104,7 +104,7 @@ class PocketFamily:
         weights: Path | None,
         device: Device,
         role: Role = Role.BOTH,
-        share: Share = WHOLE,
+        share: ShardSpec = WHOLE,
     ) -> Self:
         """Make the model; without a folder of `weights` all are random, of a fixed seed."""
         loaded, digest = load_pocket(config, weights, device, role, share)
@@ -112,7 +112,7 @@ class PocketFamily:
             load_dictionary()
         return cls(config, loaded, digest=digest, device=device, share=share)
 
-    def slice_bytes(self, block: Block) -> int:
+    def slice_bytes(self, block: KVBlock) -> int:
         """Bytes of the keys and values of a block."""
         numbers = KVCache.slice_numbers(self.layout, self.config.transformer, block)
         return numbers * self.dtype.itemsize
@@ -149,7 +149,7 @@ class PocketFamily:
         )
 
     @torch.inference_mode()
-    def encode(self, states: Sequence[PocketState], users: Sequence[Observation]) -> Tensor:
+    def encode(self, states: Sequence[PocketState], users: Sequence[UserUnit]) -> Tensor:
         """What is seen and heard, as tokens [B, T, C]: one glance, then sound."""
         listener = self.weights.network.listener
         pcm_BN = torch.from_numpy(np.stack([user.pcm for user in users])).to(self.device)
@@ -163,10 +163,10 @@ class PocketFamily:
         self,
         states: Sequence[PocketState],
         units: Sequence[int],
-        users: Sequence[Observation],
+        users: Sequence[UserUnit],
         tokens_BTC: Tensor,
         on_layer: OnLayer | None = None,
-    ) -> list[Said]:
+    ) -> list[StepDecision]:
         """Listen, decide, move the speech pointer by one unit, and write the state block."""
         percepts = self._listen(states, units, tokens_BTC)
         rows = zip(states, units, users, percepts, strict=True)
@@ -177,12 +177,12 @@ class PocketFamily:
         gesture_BUG = torch.tensor([gesture for _, _, gesture in decided], device=self.device).flatten(1)
         tokens = (*network.text_tokens(words_BT, phones_BT), network.gesture_token(gesture_BUG[:, None]))
         slots = [state.slot for state in states]
-        states[0].passes.write(Block.STATE, slots, units, torch.cat(tokens, dim=1), on_layer)
+        states[0].passes.write(KVBlock.STATE, slots, units, torch.cat(tokens, dim=1), on_layer)
         return [said for said, _, _ in decided]
 
     def _decide(
-        self, state: PocketState, unit: int, user: Observation, percept: Percept
-    ) -> tuple[Said, TextSlots, Gesture]:
+        self, state: PocketState, unit: int, user: UserUnit, percept: Percept
+    ) -> tuple[StepDecision, TextSlots, Gesture]:
         """What one session says, shows and does in a unit."""
         intent = state.manners.respond(percept, seed=state.seed, unit=unit, speaking=state.speech.busy)
         if user.interrupted or intent.hush:
@@ -194,7 +194,7 @@ class PocketFamily:
         slots = AT_REST
         if unit >= REST_UNITS:
             slots = state.speech.advance(self.weights.timer, duration_draws(state.seed, unit))
-        said = Said(
+        said = StepDecision(
             text="".join(word + " " for word in slots.words),
             speaking=slots.speaking,
             refused=refused,
@@ -235,7 +235,7 @@ class PocketFamily:
         ]  # fmt: skip
 
     @torch.inference_mode()
-    def remember(
+    def commit(
         self,
         states: Sequence[PocketState],
         units: Sequence[int],
@@ -246,7 +246,7 @@ class PocketFamily:
         latents_BF = torch.stack(list(latents)).to(self.device)
         tokens = self.weights.network.agent_tokens(*self.config.split(latents_BF))
         slots = [state.slot for state in states]
-        states[0].passes.write(Block.REMEMBER, slots, units, torch.cat(tokens, dim=1), on_layer)
+        states[0].passes.write(KVBlock.COMMIT, slots, units, torch.cat(tokens, dim=1), on_layer)
 
     @torch.inference_mode()
     def solve(self, states: Sequence[Replica], units: Sequence[int]) -> list[Tensor]:
@@ -258,7 +258,7 @@ class PocketFamily:
         return list(states[0].passes.solve(slots, units, noise_BF.to(self.device)))
 
     @torch.inference_mode()
-    def decode(self, states: Sequence[PocketState], latents: Sequence[Tensor]) -> list[Emission]:
+    def decode(self, states: Sequence[PocketState], latents: Sequence[Tensor]) -> list[AgentMedia]:
         """Sound and picture of each session's next unit; call once per unit, in order."""
         picture_BPZ, sound_BTZ = self.config.split(torch.stack(list(latents)).to(self.device))
         with together([state.sound for state in states]) as sound:
@@ -272,7 +272,7 @@ class PocketFamily:
         for row, state in enumerate(states):
             state.picture = past[row : row + 1]
             pcm = (self._hushed(state, pcm_BN[row]).clamp(-1, 1) * 32767).round().to(torch.int16)
-            emissions.append(Emission(pcm=pcm.cpu().numpy(), frames=shown[row].numpy().copy()))
+            emissions.append(AgentMedia(pcm=pcm.cpu().numpy(), frames=shown[row].numpy().copy()))
         return emissions
 
     def _hushed(self, state: PocketState, pcm_N: Tensor) -> Tensor:
@@ -284,10 +284,10 @@ class PocketFamily:
         state.hushed.remove(unit)
         return pcm_N * self._hush_N
 
-    def pack(self, state: Replica, block: Block, unit: int, out: Tensor, first: int = 0) -> None:
+    def export_kv(self, state: Replica, block: KVBlock, unit: int, out: Tensor, first: int = 0) -> None:
         """Copy keys and values of the block to `out`, from layer `first` on."""
-        state.cache.pack(block, state.slot, unit, out.view(self.dtype), first)
+        state.cache.export_kv(block, state.slot, unit, out.view(self.dtype), first)
 
-    def append(self, state: Replica, block: Block, unit: int, payload: Tensor, first: int = 0) -> None:
+    def import_kv(self, state: Replica, block: KVBlock, unit: int, payload: Tensor, first: int = 0) -> None:
         """Copy a packed slice to its places."""
-        state.cache.append(block, state.slot, unit, payload.view(self.dtype), first)
+        state.cache.import_kv(block, state.slot, unit, payload.view(self.dtype), first)

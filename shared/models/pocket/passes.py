@@ -19,7 +19,7 @@ from shared.devices import Buckets, Device
 from shared.devices.graphs import InBuckets
 from shared.models.cache import KVCache, Places
 from shared.models.family import OnLayer
-from shared.models.layout import Block, Tower
+from shared.models.layout import KVBlock, Tower
 from shared.models.pocket.config import PocketConfig
 from shared.models.pocket.network import StreamerNetwork
 from shared.models.solver import euler, flow_times
@@ -29,10 +29,10 @@ from shared.models.transformer import Attend
 class Pass(enum.Enum):
     """What is run: the tower and the block whose tokens it has."""
 
-    LISTEN = (Tower.LISTENING, Block.STATE)
-    STATE = (Tower.SPEAKING, Block.STATE)
-    REMEMBER = (Tower.SPEAKING, Block.REMEMBER)
-    SOLVE = (Tower.SPEAKING, Block.REMEMBER, "noisy")
+    LISTEN = (Tower.LISTENING, KVBlock.STATE)
+    STATE = (Tower.SPEAKING, KVBlock.STATE)
+    COMMIT = (Tower.SPEAKING, KVBlock.COMMIT)
+    SOLVE = (Tower.SPEAKING, KVBlock.COMMIT, "noisy")
 
 
 def announced(attend: Attend, on_layer: OnLayer) -> Attend:
@@ -61,12 +61,12 @@ class Passes:
 
     def listen(self, slots: Sequence[int], units: Sequence[int], user_BTC: Tensor) -> Tensor:
         """Write the users' tokens to the cache; the listening tower's last tokens [B, T, C]."""
-        places = self.cache.writing(Block.STATE, slots, units, Tower.LISTENING)
+        places = self.cache.writing(KVBlock.STATE, slots, units, Tower.LISTENING)
         return self._run(Pass.LISTEN, user_BTC, units, places)
 
     def write(
         self,
-        block: Block,
+        block: KVBlock,
         slots: Sequence[int],
         units: Sequence[int],
         x_BTC: Tensor,

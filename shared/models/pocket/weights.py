@@ -12,10 +12,10 @@ from shared.devices import Device
 from shared.models.audio_codec import AudioCodec
 from shared.models.family import Role
 from shared.models.packed import pack
-from shared.models.parallel import Share, shard
 from shared.models.pocket.config import PocketConfig
 from shared.models.pocket.network import StreamerNetwork
 from shared.models.pocket.speech import PhoneTimer
+from shared.models.tensor_parallel import ShardSpec, shard
 from shared.models.video_codec import VideoCodec
 
 RANDOM_SEED = 20260629
@@ -34,7 +34,7 @@ class PocketWeights(nn.Module):
 
 
 def load_pocket(
-    config: PocketConfig, folder: Path | None, device: Device, role: Role, share: Share
+    config: PocketConfig, folder: Path | None, device: Device, role: Role, share: ShardSpec
 ) -> tuple[PocketWeights, str]:
     """Weights for inference in a role, and the digest of config, weights and number format.
 

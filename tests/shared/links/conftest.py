@@ -18,7 +18,7 @@ import torch
 from shared.links.base import LinkEnd, LinkShape
 from shared.links.choose import missing
 from shared.links.loopback import loopback_pair
-from shared.rendezvous import Listener
+from shared.rendezvous import RendezvousListener
 from shared.slices import Kind
 
 ENDS = Path(__file__).with_name("ends.py")
@@ -37,7 +37,7 @@ class Facing:
         buffer = self.end.sender.reserve(PATIENCE_S)
         if message:
             buffer[: len(message)] = torch.frombuffer(bytearray(message), dtype=torch.uint8)
-        self.end.sender.commit(ends.header_of(len(message), kind=kind))
+        self.end.sender.send(ends.header_of(len(message), kind=kind))
 
     def receive(self) -> bytes:
         message = bytes(self.end.receiver.receive(PATIENCE_S).payload.numpy())
@@ -47,7 +47,7 @@ class Facing:
     def fill(self, num_messages: int, timeout_s: float, payload_bytes: int = 1) -> None:
         for unit in range(num_messages):
             self.end.sender.reserve(timeout_s, f"state slice of unit {unit}")
-            self.end.sender.commit(ends.header_of(payload_bytes))
+            self.end.sender.send(ends.header_of(payload_bytes))
 
     def kill(self) -> None:
         """End the Performer without a word."""
@@ -125,7 +125,7 @@ def a_thread(role: str, shape: LinkShape) -> Iterator[Facing]:
 
 @contextmanager
 def a_process(link: str, role: str, shape: LinkShape) -> Iterator[Facing]:
-    with Listener("127.0.0.1", 0) as listener:
+    with RendezvousListener("127.0.0.1", 0) as listener:
         performer = started("perform", listener.port, link, shape, role)
         try:
             with ends.accept(listener, link, shape) as end:

@@ -17,11 +17,11 @@ from msgspec.structs import replace
 from torch import Tensor
 
 from shared.errors import LinkClosed
-from shared.links.announced import AnnouncedOffer, join_announced
 from shared.links.base import LinkEnd, LinkShape
 from shared.links.groups import Backend, Setting
 from shared.links.peer import Peer
-from shared.rendezvous import Listener, Terms, accept_performer, join_thinker
+from shared.links.ready_to_receive import AnnouncedOffer, join_announced
+from shared.rendezvous import HandshakeParams, RendezvousListener, accept_performer, join_thinker
 from shared.slices import Kind, SliceHeader
 
 FLOOD_MESSAGES = 10
@@ -38,16 +38,16 @@ def perform(port: int, link: str, shape: LinkShape, role: str, tell: Connection 
 
 def think(tell: Connection, link: str, shape: LinkShape, role: str) -> None:
     """Be the Thinker; first its port is told."""
-    with Listener("127.0.0.1", 0) as listener:
+    with RendezvousListener("127.0.0.1", 0) as listener:
         tell.send(listener.port)
         with accept(listener, link, shape) as end:
             play(role, end, lambda: tell.send("warm"))
 
 
-def accept(listener: Listener, link: str, shape: LinkShape) -> LinkEnd:
+def accept(listener: RendezvousListener, link: str, shape: LinkShape) -> LinkEnd:
     """The Thinker's end of a link."""
     if link != "announced":
-        terms = Terms(digest="same", shape=shape, link=link)
+        terms = HandshakeParams(digest="same", shape=shape, link=link)
         return accept_performer(listener, terms, timeout_s=OPEN_WITHIN_S)
     line = listener.accept(OPEN_WITHIN_S)
     assert line is not None
@@ -59,7 +59,7 @@ def accept(listener: Listener, link: str, shape: LinkShape) -> LinkEnd:
 def join(port: int, link: str, shape: LinkShape) -> LinkEnd:
     """The Performer's end."""
     if link != "announced":
-        terms = Terms(digest="same", shape=shape, link=link)
+        terms = HandshakeParams(digest="same", shape=shape, link=link)
         return join_thinker("127.0.0.1", port, terms, timeout_s=OPEN_WITHIN_S)
     line = socket.create_connection(("127.0.0.1", port))
     address = line.recv(1000).decode()
@@ -112,21 +112,21 @@ def echo(end: LinkEnd, _warm: Callable[[], None]) -> None:
         kind = header.kind
         end.sender.reserve(PATIENCE_S)[: header.payload_bytes].copy_(payload)
         end.receiver.release()
-        end.sender.commit(replace(header, received_at_ns=header.sent_at_ns, sent_at_ns=0))
+        end.sender.send(replace(header, received_at_ns=header.sent_at_ns, sent_at_ns=0))
 
 
 def flood(end: LinkEnd, _warm: Callable[[], None]) -> None:
     """Send numbered messages and leave at once."""
     for unit in range(FLOOD_MESSAGES):
         end.sender.reserve(PATIENCE_S)[0] = unit
-        end.sender.commit(header_of(1, unit))
+        end.sender.send(header_of(1, unit))
 
 
 def hold(end: LinkEnd, _warm: Callable[[], None]) -> None:
     """Take one message and keep it, be half way through writing another, say so, and stay like that."""
     _, held = end.receiver.receive(PATIENCE_S)
     end.sender.reserve(PATIENCE_S)[0] = held[0]
-    end.sender.commit(header_of(1))
+    end.sender.send(header_of(1))
     end.sender.reserve(PATIENCE_S)[0] = 1
     select.select([end.peer], [], [], PATIENCE_S)
 
@@ -136,7 +136,7 @@ def pour(end: LinkEnd, warm: Callable[[], None]) -> None:
     unit = 0
     while True:
         end.sender.reserve(PATIENCE_S).fill_(unit % 256)
-        end.sender.commit(header_of(end.sender.max_bytes, unit))
+        end.sender.send(header_of(end.sender.max_bytes, unit))
         unit += 1
         if unit == WARM_MESSAGES:
             warm()

@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 
 from shared.errors import ConfigError, LinkUnavailable
-from shared.links.choose import LINK_NAMES, Wish, available_links, check_link, choose_link, missing
+from shared.links.choose import LINK_NAMES, Capabilities, available_links, check_link, choose_link, missing
 
 HERE = ("shm", "gloo")
 ON_CUDA, ON_XPU = (*HERE, "nccl"), (*HERE, "xccl")
@@ -18,8 +18,8 @@ def wish(
     host: str = "A",
     device: str = "cpu",
     available: tuple[str, ...] = HERE,
-) -> Wish:
-    return Wish(process=process, link=link, host=host, device=device, available=available)
+) -> Capabilities:
+    return Capabilities(process=process, link=link, host=host, device=device, available=available)
 
 
 def test_here_there_are_shm_and_gloo_and_ccl_where_it_is_installed() -> None:
@@ -105,7 +105,7 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
     ],
 )
 def test_the_choice_is_logged(
-    thinker: Wish, performer: Wish, chosen: str, caplog: pytest.LogCaptureFixture
+    thinker: Capabilities, performer: Capabilities, chosen: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
         assert choose_link(thinker, performer) == chosen
@@ -147,6 +147,8 @@ def test_the_choice_is_logged(
         ),
     ],
 )
-def test_a_wish_that_can_not_be_met_is_refused(thinker: Wish, performer: Wish, message: str) -> None:
+def test_a_wish_that_can_not_be_met_is_refused(
+    thinker: Capabilities, performer: Capabilities, message: str
+) -> None:
     with pytest.raises(LinkUnavailable, match=message):
         choose_link(thinker, performer)

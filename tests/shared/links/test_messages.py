@@ -44,11 +44,11 @@ def test_every_size_up_to_the_largest(echoed: Facing, num_bytes: int) -> None:
 
 def test_headers_cross_whole_and_are_stamped_when_they_leave(echoed: Facing) -> None:
     sent = SliceHeader(
-        kind=Kind.REMEMBER, session=7, epoch=3, unit=-1, layer=5, flags=Flags.MORE, append_ns=11, solve_ns=12
+        kind=Kind.COMMIT, session=7, epoch=3, unit=-1, layer=5, flags=Flags.MORE, append_ns=11, solve_ns=12
     )
     before = time.monotonic_ns()
     echoed.end.sender.reserve(PATIENCE_S)
-    echoed.end.sender.commit(sent)
+    echoed.end.sender.send(sent)
     after = time.monotonic_ns()
     header, payload = echoed.end.receiver.receive(PATIENCE_S)
     echoed.end.receiver.release()
@@ -59,14 +59,14 @@ def test_headers_cross_whole_and_are_stamped_when_they_leave(echoed: Facing) -> 
 
 def test_a_stamp_that_is_there_is_kept(echoed: Facing) -> None:
     echoed.end.sender.reserve(PATIENCE_S)
-    echoed.end.sender.commit(replace(header_of(0), sent_at_ns=17))
+    echoed.end.sender.send(replace(header_of(0), sent_at_ns=17))
     assert echoed.end.receiver.receive(PATIENCE_S).header.received_at_ns == 17
     echoed.end.receiver.release()
 
 
 def test_a_checked_message_carries_the_checksum_of_its_payload(echoed: Facing) -> None:
     echoed.end.sender.reserve(PATIENCE_S)[:5] = torch.tensor(list(b"keys!"), dtype=torch.uint8)
-    echoed.end.sender.commit(replace(header_of(5), flags=Flags.CHECKED))
+    echoed.end.sender.send(replace(header_of(5), flags=Flags.CHECKED))
     header, payload = echoed.end.receiver.receive(PATIENCE_S)
     assert (header.checksum, bytes(payload.numpy())) == (zlib.crc32(b"keys!"), b"keys!")
     echoed.end.receiver.release()
@@ -106,7 +106,7 @@ def test_buffers_are_as_large_as_agreed_and_aligned(echoed: Facing) -> None:
         buffer = echoed.end.sender.reserve(PATIENCE_S)
         assert len(buffer) == echoed.end.sender.max_bytes == SHAPE.slice_bytes
         assert buffer.data_ptr() % 64 == 0
-        echoed.end.sender.commit(header_of(1))
+        echoed.end.sender.send(header_of(1))
         assert echoed.end.receiver.receive(PATIENCE_S).payload.data_ptr() % 64 == 0
         echoed.end.receiver.release()
 
@@ -116,7 +116,7 @@ def test_reserving_again_gives_the_same_buffer_until_committed(echoed: Facing) -
     again = echoed.end.sender.reserve(PATIENCE_S)
     assert again[0] == 1
     again[0] = 2
-    echoed.end.sender.commit(header_of(1))
+    echoed.end.sender.send(header_of(1))
     assert echoed.receive() == b"\2"
 
 

@@ -22,7 +22,7 @@ def header_of(payload_bytes: int, unit: int = 0) -> SliceHeader:
 def send(end: LinkEnd, header: SliceHeader, message: bytes) -> Tensor:
     buffer = end.sender.reserve(0)[: len(message)]
     buffer[:] = torch.tensor(list(message), dtype=torch.uint8)
-    end.sender.commit(header)
+    end.sender.send(header)
     return buffer
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from shared.models.cache import KVCache
-from shared.models.layout import STEPS_PER_UNIT, Block, Tower
+from shared.models.layout import STEPS_PER_UNIT, KVBlock, Tower
 from shared.models.pocket.family import PocketFamily
 from shared.models.pocket.listener import Heard
 from shared.models.pocket.replies import Colour, Request
@@ -46,8 +46,8 @@ def streamed(family: PocketFamily, pcm_BN: Tensor, frames: Tensor) -> list[Heard
     made = []
     for unit, pcm in enumerate(pcm_BN.split(SAMPLES, dim=1)):
         tokens = torch.cat(listener.user_tokens(listener.eyes(frames[:, unit]), listener.ears(pcm, ears)), 1)
-        steps_T = family.layout.steps(Block.STATE, unit, Tower.LISTENING)
-        attend = cache.attend(cache.writing(Block.STATE, [0], [unit], Tower.LISTENING))
+        steps_T = family.layout.steps(KVBlock.STATE, unit, Tower.LISTENING)
+        attend = cache.attend(cache.writing(KVBlock.STATE, [0], [unit], Tower.LISTENING))
         made.append(listener.perceive(listener.run(tokens, steps_T, attend)[:, 1:]))
     return made
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from shared.devices import Device
-from shared.models.family import Observation
+from shared.models.family import UserUnit
 from shared.models.pocket.family import PocketFamily
 from shared.models.pocket.passes import CapturedPasses, Passes
 
@@ -36,7 +36,7 @@ def latents_of(family: PocketFamily, memory: Passes, slots: list[int]) -> list[t
         rows = [row for row in range(len(slots)) if step >= 2 * row]
         some, units = [states[row] for row in rows], [ages[row] for row in rows]
         users = [
-            Observation(
+            UserUnit(
                 pcm=(0.1 * rng.standard_normal(2560)).astype(np.float32),
                 frames=rng.integers(0, 256, (4, 64, 64, 3), dtype=np.uint8),
             )
@@ -44,7 +44,7 @@ def latents_of(family: PocketFamily, memory: Passes, slots: list[int]) -> list[t
         ]
         family.state_pass(some, units, users, family.encode(some, users))
         latents = family.solve(some, units)
-        family.remember(some, units, latents)
+        family.commit(some, units, latents)
         made += latents
         for row in rows:
             ages[row] += 1

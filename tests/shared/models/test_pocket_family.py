@@ -12,8 +12,8 @@ from shared.config import load_config
 from shared.devices import Device
 from shared.errors import CheckpointError, ConfigError
 from shared.models.cache import KVCache
-from shared.models.family import Observation, Role, model_builder
-from shared.models.layout import Block, Tower
+from shared.models.family import Role, UserUnit, model_builder
+from shared.models.layout import KVBlock, Tower
 from shared.models.pocket.config import History, PocketConfig
 from shared.models.pocket.family import PocketFamily
 from shared.models.pocket.replies import Request
@@ -29,11 +29,11 @@ TINY = load_config("tiny").model
 CPU = Device(dtype="float32")
 
 
-def users(units: int, texts: dict[int, str] | None = None, seed: int = 0) -> list[Observation]:
+def users(units: int, texts: dict[int, str] | None = None, seed: int = 0) -> list[UserUnit]:
     """A user who makes noise and lines typed at the given units."""
     rng = np.random.default_rng(seed)
     return [
-        Observation(
+        UserUnit(
             pcm=(0.1 * rng.standard_normal(2560)).astype(np.float32),
             frames=rng.integers(0, 256, (4, 64, 64, 3), dtype=np.uint8),
             texts=(texts[unit],) if texts and unit in texts else (),
@@ -46,9 +46,9 @@ def same(one: Reply, two: Reply) -> bool:
     """To the last bit."""
     return (
         torch.equal(one.latents, two.latents)
-        and np.array_equal(one.emission.pcm, two.emission.pcm)
-        and np.array_equal(one.emission.frames, two.emission.frames)
-        and one.said == two.said
+        and np.array_equal(one.media.pcm, two.media.pcm)
+        and np.array_equal(one.media.frames, two.media.frames)
+        and one.decision == two.decision
     )
 
 
@@ -64,25 +64,25 @@ def kept_of(cache: KVCache) -> torch.Tensor:
     return torch.cat([kv[:, :, :, : scratch.start], kv[:, :, :, scratch.stop :]], dim=3)
 
 
-def as_a_pair(family: PocketFamily, seed: int, observations: list[Observation]) -> Iterator[Reply]:
+def as_a_pair(family: PocketFamily, seed: int, observations: list[UserUnit]) -> Iterator[Reply]:
     """The work of Thinker and Performer, which share nothing but the bytes of slices and latents."""
     thinker, performer = alone(family, seed), alone(family, seed)
 
-    def exchange(block: Block, unit: int) -> None:
+    def exchange(block: KVBlock, unit: int) -> None:
         message = torch.empty(family.slice_bytes(block), dtype=torch.uint8)
-        family.pack(thinker, block, unit, message)
-        family.append(performer, block, unit, message.clone())
+        family.export_kv(thinker, block, unit, message)
+        family.import_kv(performer, block, unit, message.clone())
         assert torch.equal(kept_of(performer.cache), kept_of(thinker.cache))
         assert torch.equal(performer.cache.hidden_SN, thinker.cache.hidden_SN)
 
     for unit, user in enumerate(observations):
         (said,) = family.state_pass([thinker], [unit], [user], family.encode([thinker], [user]))
-        exchange(Block.STATE, unit)
+        exchange(KVBlock.STATE, unit)
         (latents,) = family.solve([performer], [unit])
-        (emission,) = family.decode([thinker], [latents])
-        yield Reply(said=said, latents=latents, emission=emission)
-        family.remember([thinker], [unit], [latents])
-        exchange(Block.REMEMBER, unit)
+        (media,) = family.decode([thinker], [latents])
+        yield Reply(decision=said, latents=latents, media=media)
+        family.commit([thinker], [unit], [latents])
+        exchange(KVBlock.COMMIT, unit)
 
 
 def test_two_caches_are_one_for_200_units(tiny_family: BuildFamily) -> None:
@@ -92,7 +92,7 @@ def test_two_caches_are_one_for_200_units(tiny_family: BuildFamily) -> None:
     assert all(same(a, b) for a, b in zip(pair, alone, strict=True))
 
 
-def with_another_unit(observations: list[Observation], unit: int, **change: object) -> list[Observation]:
+def with_another_unit(observations: list[UserUnit], unit: int, **change: object) -> list[UserUnit]:
     return [
         dataclasses.replace(user, **change) if index == unit else user
         for index, user in enumerate(observations)
@@ -107,7 +107,7 @@ CHANGES = pytest.mark.parametrize(
 )
 
 
-def silent(units: int) -> list[Observation]:
+def silent(units: int) -> list[UserUnit]:
     """A user who moves and says nothing."""
     return [dataclasses.replace(user, pcm=np.zeros(2560, np.float32)) for user in users(units)]
 
@@ -131,15 +131,15 @@ def impressionable(family: PocketFamily) -> PocketFamily:
     return family
 
 
-def tower_of(family: PocketFamily, user: Observation) -> torch.Tensor:
+def tower_of(family: PocketFamily, user: UserUnit) -> torch.Tensor:
     """The listening tower's last sound tokens [4, C] of a user in a first unit."""
     listener, state = family.weights.network.listener, alone(family)
     tokens = family.encode([state], [user])
     tokens = torch.cat(listener.user_tokens(tokens[:, :1], tokens[:, 1:]), dim=1)
-    steps_T = family.layout.steps(Block.STATE, 0, Tower.LISTENING)
+    steps_T = family.layout.steps(KVBlock.STATE, 0, Tower.LISTENING)
     return rms_norm(
         listener.run(
-            tokens, steps_T, state.cache.attend(state.cache.writing(Block.STATE, [0], [0], Tower.LISTENING))
+            tokens, steps_T, state.cache.attend(state.cache.writing(KVBlock.STATE, [0], [0], Tower.LISTENING))
         )
     )[0, 1:]
 
@@ -157,7 +157,7 @@ def test_a_unit_knows_nothing_of_the_next_and_acts_on_what_was(
     first = differ.index(True)
     assert first == 4, "a gaze, an answer, a typed line: all in the unit that asked for it"
     assert all(differ[first:])  # through the cache
-    assert not np.array_equal(one[first].emission.frames, two[first].emission.frames)
+    assert not np.array_equal(one[first].media.frames, two[first].media.frames)
 
 
 @pytest.mark.parametrize("change", [{"pcm": OTHER.pcm}, {"frames": OTHER.frames}], ids=["sound", "picture"])
@@ -178,7 +178,7 @@ def test_the_towers_do_not_see_each_other(tiny_family: BuildFamily, change: dict
         for state, user in zip(states, users_of_unit, strict=True):
             family.state_pass([state], [unit], [user], family.encode([state], [user]))
             latents += family.solve([state], [unit])
-            family.remember([state], [unit], latents[-1:])
+            family.commit([state], [unit], latents[-1:])
         assert torch.equal(*latents)
     one, two = (state.cache.kv_L2SNKD for state in states)
     changed = {
@@ -214,20 +214,25 @@ def test_two_roles_give_what_the_whole_model_gives() -> None:
         thinker.state_pass(
             [here], [unit], user[unit : unit + 1], thinker.encode([here], user[unit : unit + 1])
         )
-        hand_over(thinker, here, performer, there, Block.STATE, unit)
+        hand_over(thinker, here, performer, there, KVBlock.STATE, unit)
         latents = performer.solve([there], [unit])
-        (emission,) = thinker.decode([here], latents)
-        assert same(reply, Reply(said=reply.said, latents=latents[0], emission=emission))
-        thinker.remember([here], [unit], latents)
-        hand_over(thinker, here, performer, there, Block.REMEMBER, unit)
+        (media,) = thinker.decode([here], latents)
+        assert same(reply, Reply(decision=reply.decision, latents=latents[0], media=media))
+        thinker.commit([here], [unit], latents)
+        hand_over(thinker, here, performer, there, KVBlock.COMMIT, unit)
 
 
 def hand_over(
-    thinker: PocketFamily, here: PocketState, performer: PocketFamily, there: Replica, block: Block, unit: int
+    thinker: PocketFamily,
+    here: PocketState,
+    performer: PocketFamily,
+    there: Replica,
+    block: KVBlock,
+    unit: int,
 ) -> None:
     message = torch.empty(thinker.slice_bytes(block), dtype=torch.uint8)
-    thinker.pack(here, block, unit, message)
-    performer.append(there, block, unit, message)
+    thinker.export_kv(here, block, unit, message)
+    performer.import_kv(there, block, unit, message)
 
 
 def test_sessions_of_one_family_do_not_touch_each_other(tiny_family: BuildFamily) -> None:
@@ -240,7 +245,7 @@ def test_sessions_of_one_family_do_not_touch_each_other(tiny_family: BuildFamily
 
 def test_what_is_typed_is_said_once_and_in_order(tiny_family: BuildFamily) -> None:
     line = "Hello, I have 3 apples; what's your name?"
-    said = [reply.said for reply in reply_to(tiny_family(), 7, users(200, {2: line}))]
+    said = [reply.decision for reply in reply_to(tiny_family(), 7, users(200, {2: line}))]
     assert "".join(part.text for part in said) == "".join(word.text + " " for word in spell(line))
     assert not any(part.speaking for part in said[:2])
     assert said[-1].text == ""
@@ -249,7 +254,7 @@ def test_what_is_typed_is_said_once_and_in_order(tiny_family: BuildFamily) -> No
 
 
 def test_what_cant_be_said_is_handed_back(tiny_family: BuildFamily) -> None:
-    said = [reply.said for reply in reply_to(tiny_family(), 7, users(3, {1: "🙂"}))]
+    said = [reply.decision for reply in reply_to(tiny_family(), 7, users(3, {1: "🙂"}))]
     assert [part.refused for part in said] == [(), ("🙂",), ()]
 
 
@@ -257,7 +262,7 @@ def test_an_interruption_silences_the_text_slots_at_once(tiny_family: BuildFamil
     family = tiny_family()
     line = "this will take a good while to say and nobody wants to hear the end of it"
     observations = with_another_unit(users(30, {0: line}), 8, interrupted=True)
-    said = [reply.said for reply in reply_to(family, 7, observations)]
+    said = [reply.decision for reply in reply_to(family, 7, observations)]
     assert said[7].speaking
     assert not any(part.speaking or part.text for part in said[8:])
 
@@ -266,7 +271,7 @@ def test_a_line_that_comes_with_the_interruption_is_said(tiny_family: BuildFamil
     observations = with_another_unit(
         users(60, {0: "one two three four five six"}), 3, interrupted=True, texts=("stop",)
     )
-    said = [reply.said.text for reply in reply_to(tiny_family(), 7, observations)]
+    said = [reply.decision.text for reply in reply_to(tiny_family(), 7, observations)]
     assert "".join(said[3:]) == "stop "
 
 
@@ -275,20 +280,20 @@ def test_shapes_and_types(tiny_family: BuildFamily) -> None:
     reply = next(reply_to(family, 7, users(1)))
     assert reply.latents.dtype == torch.float32
     assert reply.latents.nbytes == family.latent_bytes
-    assert (reply.emission.pcm.dtype, reply.emission.pcm.shape) == (np.int16, (2560,))
-    assert (reply.emission.frames.dtype, reply.emission.frames.shape) == (np.uint8, (4, 64, 64, 3))
+    assert (reply.media.pcm.dtype, reply.media.pcm.shape) == (np.int16, (2560,))
+    assert (reply.media.frames.dtype, reply.media.frames.shape) == (np.uint8, (4, 64, 64, 3))
     media = family.media
-    assert media.sample_rate * media.unit_ms == len(reply.emission.pcm) * 1000
+    assert media.sample_rate * media.unit_ms == len(reply.media.pcm) * 1000
     assert media.fps * media.unit_ms == media.frames_per_unit * 1000
 
 
 def test_what_is_emitted_is_the_callers_own(tiny_family: BuildFamily) -> None:
     replies = list(reply_to(tiny_family(), 7, users(3)))
-    first = (replies[0].emission.pcm.copy(), replies[0].emission.frames.copy())
-    assert np.array_equal(replies[0].emission.pcm, first[0])
+    first = (replies[0].media.pcm.copy(), replies[0].media.frames.copy())
+    assert np.array_equal(replies[0].media.pcm, first[0])
     for one, two in itertools.combinations(replies, 2):
-        assert not np.shares_memory(one.emission.frames, two.emission.frames)
-        assert not np.shares_memory(one.emission.pcm, two.emission.pcm)
+        assert not np.shares_memory(one.media.frames, two.media.frames)
+        assert not np.shares_memory(one.media.pcm, two.media.pcm)
 
 
 def test_the_cache_stays_where_and_as_large_as_it_is(tiny_family: BuildFamily) -> None:
@@ -300,7 +305,7 @@ def test_the_cache_stays_where_and_as_large_as_it_is(tiny_family: BuildFamily) -
         family.state_pass([state], [unit], [user], family.encode([state], [user]))
         latents = family.solve([state], [unit])
         family.decode([state], latents)
-        family.remember([state], [unit], latents)
+        family.commit([state], [unit], latents)
         sizes = (state.ears.tail_BN.numel(), state.sound.tail_BN.numel(), state.picture.numel())
         assert sizes == (240, 480, 2 * 16 * 4 * 4)
     assert (state.cache.kv_L2SNKD.data_ptr(), state.cache.kv_L2SNKD.nbytes) == cache
@@ -372,8 +377,8 @@ def test_a_hushed_unit_fades_and_is_silent_while_the_slots_ran_ahead(tiny_family
     one = list(reply_to(family, 7, observations))
     two = list(reply_to(family, 7, with_another_unit(observations, 4, interrupted=True)))
     assert all(same(a, b) for a, b in zip(one[:4], two[:4], strict=True))
-    hushed = two[4].emission.pcm
-    assert np.abs(one[4].emission.pcm[640:1280]).max() > 0
+    hushed = two[4].media.pcm
+    assert np.abs(one[4].media.pcm[640:1280]).max() > 0
     assert np.abs(hushed[:80]).max() > 0
     assert not hushed[159:1280].any()
     assert np.abs(hushed[1280:]).max() > 0  # random weights are never silent by themselves
@@ -387,10 +392,10 @@ def test_a_history_of_one_span_sees_no_more_than_was_and_forgets_in_silence_but_
     spans = {"picture": 6, "sound": 6, "text": 6}
     family = tiny_family(spans=spans, history=history)
     replies = list(reply_to(family, 7, users(20, {1: "hello"})))
-    warned = [unit for unit, reply in enumerate(replies) if reply.said.warning]
+    warned = [unit for unit, reply in enumerate(replies) if reply.decision.warning]
     assert warned == ([6] if history == "full" else [])
     if warned:
-        assert replies[6].said.warning.startswith("what was more than 0.016 minutes ago is forgotten")
+        assert replies[6].decision.warning.startswith("what was more than 0.016 minutes ago is forgotten")
     tiered = list(reply_to(tiny_family(spans=spans), 7, users(20, {1: "hello"})))
     assert all(torch.equal(a.latents, b.latents) for a, b in zip(replies, tiered, strict=True))
 

@@ -5,7 +5,7 @@ import torch
 
 from shared.config import load_config, shipped_configs
 from shared.devices import Device
-from shared.models.layout import Block, Tower
+from shared.models.layout import KVBlock, Tower
 from shared.models.pocket.config import PocketConfig
 from shared.models.pocket.family import PocketFamily
 from shared.models.pocket.weights import PocketWeights
@@ -46,14 +46,14 @@ def test_large_shapes_build(name: str, speaking: float, listening: float, tokens
     assert config.video.grid == (4, 7)
     cache = family.allocate(2).cache
     assert cache.kv_L2SNKD.is_meta
-    assert cache.slice_elements(Block.REMEMBER) * 4 == family.slice_bytes(Block.REMEMBER)
+    assert cache.slice_elements(KVBlock.COMMIT) * 4 == family.slice_bytes(KVBlock.COMMIT)
 
 
 @torch.no_grad()
 def test_a_large_shape_runs_on_meta() -> None:
     family = on_meta("streamer-0.5b")
     network, layout, cache = family.weights.network, family.layout, family.allocate(1).cache
-    for block in Block:
+    for block in KVBlock:
         x_BTC = torch.empty(1, layout.tokens(block, Tower.SPEAKING), 896, device="meta")
         steps_T = layout.steps(block, 3, Tower.SPEAKING).to("meta")
         out = network.run(
@@ -63,10 +63,10 @@ def test_a_large_shape_runs_on_meta() -> None:
             cache.attend(cache.writing(block, [0], [3])),
         )
         assert out.shape == x_BTC.shape
-    x_BTC = torch.empty(1, layout.tokens(Block.STATE, Tower.LISTENING), 256, device="meta")
-    steps_T = layout.steps(Block.STATE, 3, Tower.LISTENING).to("meta")
+    x_BTC = torch.empty(1, layout.tokens(KVBlock.STATE, Tower.LISTENING), 256, device="meta")
+    steps_T = layout.steps(KVBlock.STATE, 3, Tower.LISTENING).to("meta")
     out = network.listener.run(
-        x_BTC, steps_T, cache.attend(cache.writing(Block.STATE, [0], [3], Tower.LISTENING))
+        x_BTC, steps_T, cache.attend(cache.writing(KVBlock.STATE, [0], [3], Tower.LISTENING))
     )
     assert out.shape == x_BTC.shape
 
@@ -75,4 +75,4 @@ def test_a_large_shape_runs_on_meta() -> None:
 def test_every_shipped_config_is_a_model(name: str) -> None:
     config = from_table(PocketConfig, load_config(name).model, "model")
     layout = config.layout()
-    assert layout.scratch.stop - layout.scratch.start == layout.tokens(Block.REMEMBER)
+    assert layout.scratch.stop - layout.scratch.start == layout.tokens(KVBlock.COMMIT)

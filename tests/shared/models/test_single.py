@@ -3,29 +3,29 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import torch
 
-from shared.models.family import Observation
+from shared.models.family import UserUnit
 from shared.models.pocket.family import PocketFamily
 from shared.models.single import reply_to
 
 
-def silent_user(texts: tuple[str, ...] = ()) -> Observation:
-    return Observation(pcm=np.zeros(2560, np.float32), frames=np.zeros((4, 64, 64, 3), np.uint8), texts=texts)
+def silent_user(texts: tuple[str, ...] = ()) -> UserUnit:
+    return UserUnit(pcm=np.zeros(2560, np.float32), frames=np.zeros((4, 64, 64, 3), np.uint8), texts=texts)
 
 
 def test_the_same_session_twice_gives_the_same_bytes(tiny_family: Callable[..., PocketFamily]) -> None:
     family = tiny_family()
     session = [silent_user(("hello",)), *(silent_user() for _ in range(9))]
     for one, two in zip(reply_to(family, 5, session), reply_to(family, 5, session), strict=True):
-        assert one.said == two.said
+        assert one.decision == two.decision
         assert one.latents.numpy().tobytes() == two.latents.numpy().tobytes()
-        assert one.emission.pcm.tobytes() == two.emission.pcm.tobytes()
-        assert one.emission.frames.tobytes() == two.emission.frames.tobytes()
+        assert one.media.pcm.tobytes() == two.media.pcm.tobytes()
+        assert one.media.frames.tobytes() == two.media.frames.tobytes()
 
 
 def test_a_reply_needs_no_later_observation(tiny_family: Callable[..., PocketFamily]) -> None:
     taken = 0
 
-    def live() -> Iterator[Observation]:
+    def live() -> Iterator[UserUnit]:
         nonlocal taken
         while True:
             taken += 1

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from shared.models.cache import KVCache
-from shared.models.layout import Block, Layout, Stream
+from shared.models.layout import KVBlock, Layout, Stream
 from shared.models.transformer import FlowTime, Transformer, TransformerConfig, rope_angles, rotate
 
 CONFIG = TransformerConfig(dim=16, layers=2, heads=4, kv_heads=2, head_dim=8, ffn=24, time_dim=8)
@@ -40,18 +40,18 @@ def test_rotation_keeps_length_and_depends_on_distance_alone() -> None:
 def test_a_session_after_eight_hours_is_as_in_its_first_seconds() -> None:
     layout = Layout(
         (
-            Stream(name="a", block=Block.STATE, offsets=(0, 1, 2, 3), span=3),
-            Stream(name="b", block=Block.REMEMBER, offsets=(0, 2), span=2),
+            Stream(name="a", block=KVBlock.STATE, offsets=(0, 1, 2, 3), span=3),
+            Stream(name="b", block=KVBlock.COMMIT, offsets=(0, 2), span=2),
         ),
         scratch=2,
     )
     model = Transformer(CONFIG)
-    inputs = [torch.randn(1, layout.tokens(block), CONFIG.dim) for _ in range(6) for block in Block]
+    inputs = [torch.randn(1, layout.tokens(block), CONFIG.dim) for _ in range(6) for block in KVBlock]
     clean = FlowTime(CONFIG)(torch.zeros(1, 1))
 
     def run(first_unit: int) -> list[torch.Tensor]:
         cache = KVCache(layout, CONFIG, dtype=torch.float32, device="cpu")
-        passes = [(first_unit + unit, block) for unit in range(6) for block in Block]
+        passes = [(first_unit + unit, block) for unit in range(6) for block in KVBlock]
         return [
             model(x, layout.steps(block, unit), clean, cache.attend(cache.writing(block, [0], [unit])))
             for x, (unit, block) in zip(inputs, passes, strict=True)

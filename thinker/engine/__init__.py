@@ -1,0 +1,1 @@
+"""The model thread: schedules sessions over the pair, and measures them."""

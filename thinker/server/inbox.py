@@ -1,0 +1,197 @@
+"""The inbox of one session: the server puts in what arrives, the model thread takes one unit per tick.
+
+    sound    continuous; a gap is filled with silence and counted
+    picture  the latest frames win
+    text     first in, first out, bounded
+
+Everything is bounded, whatever the client does. One lock guards it, held only while samples are copied.
+"""
+
+import threading
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from shared.models.family import UserUnit
+
+MAX_BACKLOG_UNITS = 4
+MAX_TEXTS = 32
+# Sound that lay waiting through so many units was never needed against jitter: it is delay for nothing.
+STANDING_UNITS = 25
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InboxCounts:
+    """Totals since the session began; `missing_samples` from the first sound on: no microphone, no gap."""
+
+    missing_samples: int
+    dropped_samples: int
+
+
+class Inbox:
+    """What the user sent and the model has not yet seen. Safe for any number of threads on either side.
+
+    Args:
+        unit_samples: samples taken per unit.
+        frames: frames taken per unit.
+        height: of every frame pushed, in pixels.
+        width: likewise.
+    """
+
+    def __init__(self, *, unit_samples: int = 2_560, frames: int = 4, height: int, width: int) -> None:
+        self.unit_samples = unit_samples
+        self.frame_shape = (height, width, 3)
+        self._lock = threading.Lock()
+        self._sound = _SoundQueue(unit_samples)
+        self._num_frames = frames
+        self._fresh: deque[npt.NDArray[np.uint8]] = deque(maxlen=frames)
+        self._last_frame: npt.NDArray[np.uint8] = np.zeros(self.frame_shape, np.uint8)
+        self._texts: deque[str] = deque()
+        self._interrupted = False
+        self._epoch = 0
+        self._begun = False
+
+    def push_audio(self, pcm: npt.NDArray[np.int16]) -> None:
+        """Append sound, int16 [samples] at the model's rate; beyond four units the oldest is dropped.
+
+        The last that is pushed of a unit of the user, also where it holds no sound.
+        """
+        with self._lock:
+            self._sound.push(pcm)
+            self._begun = True
+
+    def push_frames(self, frames: npt.NDArray[np.uint8]) -> None:
+        """Append pictures, uint8 [n, height, width, 3] RGB, oldest first; only the latest of a unit are kept.
+
+        Raises:
+            ValueError: the frames are not of the inbox's size.
+        """
+        if frames.shape[1:] != self.frame_shape:
+            raise ValueError(f"frames are {frames.shape[1:]}, the inbox holds {self.frame_shape}")
+        copies = frames.copy()
+        with self._lock:
+            self._fresh.extend(copies)
+
+    def push_text(self, text: str) -> bool:
+        """Queue one line of text; false (and nothing kept) where too many wait already."""
+        with self._lock:
+            if len(self._texts) >= MAX_TEXTS:
+                return False
+            self._texts.append(text)
+            return True
+
+    def interrupt(self) -> int:
+        """The user cuts the agent short: text not yet taken goes too. Returns the new epoch."""
+        with self._lock:
+            self._texts.clear()
+            self._interrupted = True
+            self._epoch += 1
+            return self._epoch
+
+    def counts(self) -> InboxCounts:
+        """Totals of what was filled in and dropped so far."""
+        with self._lock:
+            return InboxCounts(
+                missing_samples=self._sound.missing,
+                dropped_samples=self._sound.dropped,
+            )
+
+    def lacking(self) -> bool:
+        """Whether nothing has come yet, or sound that flows is short of a unit."""
+        with self._lock:
+            return not self._begun or self._sound.short
+
+    def take(self) -> UserUnit:
+        """The unit that is due: never waits, fills with silence and the last picture what has not arrived."""
+        pcm = np.zeros(self.unit_samples, np.int16)
+        with self._lock:
+            self._sound.take_into(pcm)
+            fresh = tuple(self._fresh)
+            self._fresh.clear()
+            texts, interrupted, epoch = tuple(self._texts), self._interrupted, self._epoch
+            self._texts.clear()
+            self._interrupted = False
+        frames = self._spread(fresh)
+        return UserUnit(
+            pcm=pcm.astype(np.float32) / np.float32(32768),
+            frames=frames,
+            texts=texts,
+            interrupted=interrupted,
+            epoch=epoch,
+        )
+
+    def _spread(self, fresh: tuple[npt.NDArray[np.uint8], ...]) -> npt.NDArray[np.uint8]:
+        """Stretch the fresh frames evenly over the unit, the newest always last."""
+        if fresh:
+            self._last_frame = fresh[-1]
+        else:
+            fresh = (self._last_frame,)
+        n = self._num_frames
+        return np.stack([fresh[-(-(i + 1) * len(fresh) // n) - 1] for i in range(n)])
+
+
+class _SoundQueue:
+    """A ring of samples that hides jitter without letting delay pile up. The inbox's lock guards it."""
+
+    def __init__(self, unit_samples: int) -> None:
+        self.missing = 0
+        self.dropped = 0
+        self._unit = unit_samples
+        self._ring = np.zeros(MAX_BACKLOG_UNITS * unit_samples, np.int16)
+        self._read = 0
+        self._filled = 0
+        self._started = False  # some sound has come at all
+        self._flowing = False  # a whole unit has come since the last time that it ran dry
+        self._lowest_left = self._ring.size
+        self._takes = 0
+
+    @property
+    def short(self) -> bool:
+        """Whether a unit is due that would have a hole, after one that had none."""
+        return self._flowing and self._filled < self._unit
+
+    def push(self, pcm: npt.NDArray[np.int16]) -> None:
+        capacity = self._ring.size
+        if pcm.size > capacity:
+            self.dropped += pcm.size - capacity
+            pcm = pcm[-capacity:]
+        self._drop(max(0, self._filled + pcm.size - capacity))
+        start = (self._read + self._filled) % capacity
+        head = min(pcm.size, capacity - start)
+        self._ring[start : start + head] = pcm[:head]
+        self._ring[: pcm.size - head] = pcm[head:]
+        self._filled += pcm.size
+        self._started = self._started or pcm.size > 0
+
+    def take_into(self, out: npt.NDArray[np.int16]) -> None:
+        """Copy the oldest unit, or what there is of it, to the front of `out`."""
+        # From dry, sound waits for a whole unit: else every packet that is a little late tears a hole.
+        self._flowing = self._filled >= self._unit or (self._flowing and self._filled > 0)
+        count = min(self._filled, self._unit) if self._flowing else 0
+        capacity = self._ring.size
+        head = min(count, capacity - self._read)
+        out[:head] = self._ring[self._read : self._read + head]
+        out[head:count] = self._ring[: count - head]
+        self._read = (self._read + count) % capacity
+        self._filled -= count
+        if self._started:
+            self.missing += self._unit - count
+        self._trim_standing()
+
+    def _trim_standing(self) -> None:
+        """After a burst, or with a microphone that runs fast, drop the sound that only ever waits."""
+        self._lowest_left = min(self._lowest_left, self._filled)
+        self._takes += 1
+        if self._takes < STANDING_UNITS:
+            return
+        if self._lowest_left > self._unit // 2:
+            self._drop(self._lowest_left)
+        self._takes = 0
+        self._lowest_left = self._ring.size
+
+    def _drop(self, count: int) -> None:
+        self.dropped += count
+        self._read = (self._read + count) % self._ring.size
+        self._filled -= count

@@ -1,0 +1,94 @@
+"""The socket of one session: what it says, in order, and what it hears.
+
+Control messages go before media, so that `interrupted` and a unit's words are never behind the unit.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable
+
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from protocol.session import Close
+from thinker.server.metrics import ServerMetrics
+
+# What a send raises once the connection has ended under it: starlette's own, and uvicorn's RuntimeError.
+_ENDED = (WebSocketDisconnect, RuntimeError)
+
+
+class Outbox:
+    """Reads and writes one accepted WebSocket; nobody but `write` ever waits for the client.
+
+    Args:
+        socket: accepted already.
+        next_media: the next binary message that the client may get, or None.
+        metrics: counts bytes and units.
+        max_messages: control messages that may wait.
+    """
+
+    def __init__(
+        self,
+        socket: WebSocket,
+        *,
+        next_media: Callable[[], bytes | None],
+        metrics: ServerMetrics,
+        max_messages: int,
+    ) -> None:
+        self._socket = socket
+        self._next_media = next_media
+        self._metrics = metrics
+        self._max_messages = max_messages
+        self._messages: deque[str] = deque()
+        self._wake = asyncio.Event()
+
+    def put(self, message: str) -> bool:
+        """Queue a control message; false when so many wait that the client can't be reading."""
+        if len(self._messages) >= self._max_messages:
+            return False
+        self._messages.append(message)
+        self._wake.set()
+        return True
+
+    def wake(self) -> None:
+        """There may be media to send."""
+        self._wake.set()
+
+    async def receive(self) -> str | bytes | None:
+        """The next message, or None when the client is gone."""
+        message = await self._socket.receive()
+        if message["type"] == "websocket.disconnect":
+            return None
+        data: str | bytes = message.get("bytes") or message.get("text") or ""
+        self._metrics.received_bytes.inc(len(data))
+        return data
+
+    async def write(self) -> None:
+        """Send what there is to send; returns when the client is gone."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while (data := self._next()) is not None:
+                try:
+                    await self._send(data)
+                except _ENDED:
+                    return
+
+    async def close(self, close: Close, *, within_s: float) -> None:
+        """Send the control messages that still wait, and the close; who reads nothing is left alone."""
+        with contextlib.suppress(TimeoutError, *_ENDED):
+            async with asyncio.timeout(within_s):
+                while self._messages:
+                    await self._send(self._messages.popleft())
+                await self._socket.close(close.code, close.reason)
+
+    def _next(self) -> str | bytes | None:
+        return self._messages.popleft() if self._messages else self._next_media()
+
+    async def _send(self, data: str | bytes) -> None:
+        if isinstance(data, str):
+            await self._socket.send_text(data)
+        else:
+            await self._socket.send_bytes(data)
+            self._metrics.sent_units.inc()
+        self._metrics.sent_bytes.inc(len(data))
