@@ -25,7 +25,7 @@ PROGRAM = """
 (Parameter.set 'Duration_Stretch {stretch:.3f})
 (set! int_lr_params '((target_f0_mean {mean:.0f}) (target_f0_std {deviation:.0f})
                       (model_f0_mean 170) (model_f0_std 34)))
-(set! spoken (utt.synth (AgentUtterance Text "{text}")))
+(set! spoken (utt.synth (Utterance Text "{text}")))
 (utt.save.wave spoken "{wave}" 'riff)
 (utt.save.segs spoken "{segments}")
 """
