@@ -114,10 +114,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _data(args: argparse.Namespace) -> int:
     from training.data.samples import write_samples  # noqa: PLC0415 - needs the dev packages
+    from training.data.split import Split  # noqa: PLC0415
     from training.data.voices.agent import speak  # noqa: PLC0415
     from training.data.voices.sentences import corpus  # noqa: PLC0415
 
-    spoken = [speak(sentence) for sentence in corpus(args.n, seed=1, held_out=False)]
+    spoken = [speak(sentence) for sentence in corpus(args.n, 1, Split.TRAIN)]
     for path in write_samples(spoken, args.out):
         print(f"wrote {path}")
     return 0

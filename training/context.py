@@ -10,6 +10,7 @@ from torch import nn
 from shared.checkpoint import config_digest, load_weights
 from shared.models.pocket.config import PocketConfig
 from shared.models.pocket.weights import PocketWeights
+from training.data.split import Split
 from training.data.voices.agent import AgentUtterance, load_corpus
 from training.files import read, write
 from training.loop import CHECKPOINT, Schedule, TrainConfig
@@ -42,8 +43,8 @@ class TrainContext:
         """Sentences to train on and others to measure with; spoken at the first call."""
         folder = self.runs / "data"
         return (
-            load_corpus(folder, recipe.sentences, held_out=False),
-            load_corpus(folder, recipe.held_out, held_out=True, seed=HELD_OUT_SEED),
+            load_corpus(folder, recipe.sentences, Split.TRAIN),
+            load_corpus(folder, recipe.held_out, Split.WATCH, seed=HELD_OUT_SEED),
         )
 
 

@@ -19,6 +19,7 @@ from shared.models.pocket.senses import Eyes
 from shared.models.video_codec import VideoCodec
 from training.audio_codec import train_audio_codec
 from training.context import FINAL, HELD_OUT_SEED, TrainContext, TrainRun
+from training.data.split import Split
 from training.data.voices.bank import UtteranceBank, load_bank, together, warped
 from training.data.voices.speakers import installed
 from training.distil import train_distil
@@ -146,7 +147,7 @@ def thinker(context: TrainContext) -> None:
     voices = _users(context, recipe.bank)
     held_out = load_bank(
         context.runs / "data", requests=recipe.bank.held_out_requests, others=recipe.bank.held_out_others,
-        seed=HELD_OUT_SEED, held_out=True,
+        seed=HELD_OUT_SEED, split=Split.WATCH,
     )  # fmt: skip
     speech, _ = context.speech(recipe.speech)
     base = run.begin(context)
@@ -164,12 +165,12 @@ def thinker(context: TrainContext) -> None:
 def _users(context: TrainContext, recipe: BankRecipe) -> UtteranceBank:
     """Everything that users are to say. Neural voices are slow, so that few sentences are made to be many."""
     folder = context.runs / "data"
-    quick = load_bank(folder, requests=recipe.requests, others=recipe.others, seed=1, held_out=False)
+    quick = load_bank(folder, requests=recipe.requests, others=recipe.others, seed=1, split=Split.TRAIN)
     neural = tuple(family for family in NEURAL if family in installed(held_out=False))
     if not neural or not recipe.neural_requests:
         return quick
     slow = load_bank(
-        folder, requests=recipe.neural_requests, others=recipe.neural_others, seed=1, held_out=False,
+        folder, requests=recipe.neural_requests, others=recipe.neural_others, seed=1, split=Split.TRAIN,
         families=neural,
     )  # fmt: skip
     rng = np.random.default_rng(1)

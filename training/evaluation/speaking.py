@@ -7,30 +7,31 @@ audio codec alone.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from shared.models.pocket.config import FRAMES_PER_UNIT, PHONE_LEAD
 from shared.models.pocket.family import PocketFamily
 from training import audio_codec, video_codec
+from training.data.split import Split
 from training.data.voices.agent import AgentUtterance, speak
 from training.data.voices.phones import slots_of
 from training.data.voices.sentences import corpus, prose
 from training.errors import TrainingError
 from training.evaluation.conversation import Conversation, ScriptedSpeech, nobody, sound_of
 from training.evaluation.lips import Pair, drawn_openings, lip_sync, opening
-from training.evaluation.parts import EvaluationConfig, EvaluationJob, Part, PartResult
+from training.evaluation.parts import EvaluationConfig, EvaluationJob, Part, Trial
 from training.evaluation.recogniser import recognise, word_errors
 from training.evaluation.signals import decibels
+from training.timing import examples
 
-HELD_OUT_SEED = 2
-HELD_OUT_FROM = 100  # always the same, some of them twice
+CORPUS_SEED, CORPUS = 3, 120  # always the same, some of them twice
 SENTENCES_A_JOB = 7
 IDLE_UNITS = 62  # 10 s in which nothing was typed yet
 STILL_UNITS = 6  # without a phone: longer than any pause within a sentence
@@ -64,9 +65,9 @@ class Sentence:
     errors_codec: int
 
 
-def held_out_sentences(count: int) -> list[str]:
-    """Sentences that no training saw."""
-    return list(dict.fromkeys(corpus(HELD_OUT_FROM, HELD_OUT_SEED, held_out=True)))[:count]
+def judged_sentences(count: int) -> list[str]:
+    """Sentences to judge by."""
+    return list(dict.fromkeys(corpus(CORPUS, CORPUS_SEED, Split.JUDGE)))[:count]
 
 
 def _batches(sentences: Sequence[str]) -> list[Sequence[str]]:
@@ -78,20 +79,23 @@ def _batches(sentences: Sequence[str]) -> list[Sequence[str]]:
 # Level 0: the codecs
 
 
-def codec_quality(family: PocketFamily, sentences: Sequence[str]) -> dict[str, float]:
-    """PSNR in dB of the video codec on the drawn face saying the sentences: whole, mouth, eyes."""
+def codec_errors(family: PocketFamily, sentences: Sequence[str]) -> list[dict[str, float]]:
+    """Mean squared error of the video codec on the drawn face saying each sentence: whole, mouth, eyes."""
     codec = family.weights.video
     real = video_codec.test_clips([speak(sentence) for sentence in sentences], codec.config.height)
     made = [video_codec.reconstruct(codec, clip[None].to(family.device)).cpu() for clip in real]
-    return video_codec.quality(torch.cat(made), real)
+    return [video_codec.squared_errors(one[0], clip) for one, clip in zip(made, real, strict=True)]
 
 
-def _plan_codec(setting: EvaluationConfig) -> list[EvaluationJob]:
-    return [partial(codec_quality, sentences=held_out_sentences(setting.effort.clips))]
+def _plan_codec(config: EvaluationConfig) -> list[EvaluationJob]:
+    sentences = judged_sentences(config.counts.clips)
+    return [EvaluationJob(kind="clip", trials=len(sentences), do=partial(codec_errors, sentences=sentences))]
 
 
-def _judge_codec(results: list[dict[str, float]]) -> PartResult:
-    return PartResult(measures=results[0], cases=[])
+def _judge_codec(trials: list[Trial], config: EvaluationConfig) -> dict[str, float]:
+    del config
+    errors = [trial.result for trial in trials]
+    return {name: video_codec.psnr_of(float(np.mean([e[name] for e in errors]))) for name in errors[0]}
 
 
 # Level 1: forced slots
@@ -117,22 +121,23 @@ def recite(family: PocketFamily, sentences: Sequence[str], seed: int) -> list[tu
     return results
 
 
-def _plan_recital(setting: EvaluationConfig) -> list[EvaluationJob]:
-    batches = _batches(held_out_sentences(setting.effort.sentences))
+def _plan_recital(config: EvaluationConfig) -> list[EvaluationJob]:
     return [
-        partial(recite, sentences=batch, seed=setting.seed + index) for index, batch in enumerate(batches)
+        EvaluationJob(
+            kind="sentence", trials=len(batch), do=partial(recite, sentences=batch, seed=config.seed + index)
+        )
+        for index, batch in enumerate(_batches(judged_sentences(config.counts.sentences)))
     ]
 
 
-def _judge_recital(results: list[list[tuple[Sentence, Pair]]]) -> PartResult:
-    sentences = [sentence for batch in results for sentence, _ in batch]
-    rates = word_error_rates(sentences)
-    measures = {
+def _judge_recital(trials: list[Trial], config: EvaluationConfig) -> dict[str, float]:
+    del config
+    rates = word_error_rates([trial.result[0] for trial in trials])
+    return {
         "forced_wer": rates["wer"],
         "forced_wer_over_original": rates["wer_over_original"],
-        **lip_sync([pair for batch in results for _, pair in batch]),
+        **lip_sync([trial.result[1] for trial in trials]),
     }
-    return PartResult(measures=measures, cases=[dataclasses.asdict(s) for s in sentences])
 
 
 # Level 2 (and the silence of level 0): typed lines
@@ -168,31 +173,57 @@ def converse(
 
 def type_and_listen(
     family: PocketFamily, sentences: Sequence[str], seed: int
-) -> tuple[dict[str, float], list[Sentence]]:
-    """Levels of silence and the sentences as they were heard."""
+) -> list[tuple[dict[str, float], list[Sentence]]]:
+    """Levels of silence of one session, and the sentences as they were heard."""
     idle, turns = converse(family, sentences, seed)
     heard = [
         listen(family, speak(sentence), turn.pcm[: turn.spoken_units + TAIL_UNITS].ravel())
         for sentence, turn in zip(sentences, turns, strict=True)
     ]
-    return silence_levels(idle, turns), heard
+    return [(silence_levels(idle, turns), heard)]
 
 
-def _plan_typing(setting: EvaluationConfig) -> list[EvaluationJob]:
-    batches = _batches(held_out_sentences(setting.effort.sentences))
+def _plan_typing(config: EvaluationConfig) -> list[EvaluationJob]:
     return [
-        partial(type_and_listen, sentences=batch, seed=setting.seed + index)
-        for index, batch in enumerate(batches)
+        EvaluationJob(
+            kind="session", trials=1, do=partial(type_and_listen, sentences=batch, seed=config.seed + index)
+        )
+        for index, batch in enumerate(_batches(judged_sentences(config.counts.sentences)))
     ]
 
 
-def _judge_typing(results: list[tuple[dict[str, float], list[Sentence]]]) -> PartResult:
-    sentences = [sentence for _, batch in results for sentence in batch]
+def _judge_typing(trials: list[Trial], config: EvaluationConfig) -> dict[str, float]:
+    del config
+    results = [trial.result for trial in trials]
     # The worst of the sessions; a mean of decibels would say little.
     levels = {name: max(levels[name] for levels, _ in results) for name in results[0][0]}
-    return PartResult(
-        measures=word_error_rates(sentences) | levels, cases=[dataclasses.asdict(s) for s in sentences]
-    )
+    return word_error_rates([sentence for _, batch in results for sentence in batch]) | levels
+
+
+# Level 2: how long phones last
+
+
+def time_phones(family: PocketFamily, sentences: Sequence[str]) -> list[tuple[int, int]]:
+    """Of each sentence, how many phones are timed exactly to the frame, and how many there are."""
+    results = []
+    for sentence in sentences:
+        windows, lengths = examples([speak(sentence)])
+        guessed = family.weights.timer(windows.to(family.device)).argmax(-1).cpu()
+        results.append((int((guessed == lengths).sum()), len(lengths)))
+    return results
+
+
+def _plan_timing(config: EvaluationConfig) -> list[EvaluationJob]:
+    sentences = judged_sentences(config.counts.clips)
+    return [
+        EvaluationJob(kind="sentence", trials=len(sentences), do=partial(time_phones, sentences=sentences))
+    ]
+
+
+def _judge_timing(trials: list[Trial], config: EvaluationConfig) -> dict[str, float]:
+    del config
+    exact, phones = np.sum([trial.result for trial in trials], axis=0)
+    return {"phones_exact": 100 * float(exact / phones)}
 
 
 def listen(family: PocketFamily, utterance: AgentUtterance, pcm: NDArray[np.float32]) -> Sentence:
@@ -207,12 +238,17 @@ def listen(family: PocketFamily, utterance: AgentUtterance, pcm: NDArray[np.floa
     )  # fmt: skip
 
 
+@functools.cache
+def _book() -> frozenset[str]:
+    return frozenset(prose())
+
+
 def word_error_rates(sentences: Sequence[Sentence]) -> dict[str, float]:
     """Errors per hundred words.
 
     Unseen small talk shares its patterns with what was trained on, unseen prose shares nothing.
     """
-    book = set(prose())
+    book = _book()
     read = [s for s in sentences if s.said in book]
     chat = [s for s in sentences if s.said not in book]
 
@@ -242,6 +278,13 @@ def silence_levels(idle: SpokenTurn, turns: Sequence[SpokenTurn]) -> dict[str, f
 
 PARTS: tuple[Part, ...] = (
     Part(name="codecs", levels=frozenset({0}), plan=_plan_codec, judge=_judge_codec),
-    Part(name="forced speech", levels=frozenset({1}), plan=_plan_recital, judge=_judge_recital),
-    Part(name="typed speech", levels=frozenset({0, 2}), plan=_plan_typing, judge=_judge_typing),
-)
+    Part(
+        name="forced speech", levels=frozenset({1}), plan=_plan_recital, judge=_judge_recital,
+        cases=lambda trial: [dataclasses.asdict(trial.result[0])],
+    ),
+    Part(
+        name="typed speech", levels=frozenset({0, 2}), plan=_plan_typing, judge=_judge_typing,
+        cases=lambda trial: [dataclasses.asdict(sentence) for sentence in trial.result[1]],
+    ),
+    Part(name="phone timing", levels=frozenset({2}), plan=_plan_timing, judge=_judge_timing),
+)  # fmt: skip

@@ -20,13 +20,13 @@ from training.data.hearing.targets import FRAME, Placed
 from training.data.noise.acoustics import captured, faint_noise, impulse_response, worn
 from training.data.noise.background import background
 from training.data.noise.synth import RATE, decibels
+from training.data.split import Split
 from training.data.voices.bank import UtteranceBank, load_bank
 from training.data.voices.speakers import SHARES, UserUtterance, installed
 
 BANK_SEED = 4711  # of what is said and how: fixed, so that two evaluations hear the same
 UNIT_S = 0.16
 UNIT_SAMPLES = 2560
-MODEL_SIDE_S = 0.040  # from the end of the user's unit to the agent's, as `scripts/bench pair` measures it
 ASKED = [request for request in Request if request]
 
 
@@ -51,23 +51,30 @@ def share_of(family: str, count: int, wanted: tuple[str, ...], *, least: int) ->
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Speakers:
-    """The unseen voices of one synthesizer, and how many utterances of them are kept in `folder`."""
+    """The unseen voices of one synthesizer, and the folder that holds what they say."""
 
-    folder: Path
     family: str
-    requests: int
-    others: int
+    folder: Path
+    requests: tuple[int, ...]  # ids of what is asked; jobs are planned from these
 
-    def bank(self) -> UtteranceBank:
-        """Their utterances, spoken now if they weren't before: all requests in turn, and other sentences.
+    @classmethod
+    def speak(
+        cls, data: Path, family: str, *, requests: int, others: int, unseen_wordings: bool = False
+    ) -> Speakers:
+        """Let them speak, unless they did before: all requests in turn, and other sentences.
 
         Raises:
             TrainingError: see `load_bank`.
         """
-        return load_bank(
-            self.folder, requests=self.requests, others=self.others, seed=BANK_SEED, held_out=True,
-            families=(self.family,),
+        bank = load_bank(
+            data, requests=requests, others=others, seed=BANK_SEED, split=Split.JUDGE, families=(family,),
+            unseen_wordings=unseen_wordings,
         )  # fmt: skip
+        return cls(family=family, folder=bank.folder, requests=tuple(bank.requests.tolist()))
+
+    def bank(self) -> UtteranceBank:
+        """Their utterances."""
+        return UtteranceBank.read(self.folder)
 
 
 def asking(bank: UtteranceBank, request: Request | None = None) -> list[int]:

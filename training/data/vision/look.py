@@ -18,7 +18,7 @@ HAIRS: tuple[Rgb, ...] = (
     (232, 208, 160), (150, 66, 34), (128, 128, 130), (208, 208, 208), (196, 60, 120), (60, 90, 170),
 )  # fmt: skip
 STYLES = ("bald", "buzz", "short", "short", "side", "long", "bob", "afro", "bun")
-HELD_OUT_STYLE = "crest"
+HELD_OUT_LOOKS = ("crest", "brim", "beard and glasses")
 CLOTHES = ("plain", "plain", "hood", "collar", "rows", "columns", "dots", "tie", "neckline")
 HATS = ("beanie", "cap", "headphones")
 TALL_STYLES = {"crest", "bun", "afro"}
@@ -44,6 +44,11 @@ class Look:
     contrast: float
     shade: float
 
+    @property
+    def held_out(self) -> bool:
+        """Whether it is of a kind that no training draws."""
+        return self.style == "crest" or self.hat == "brim" or bool(self.beard and self.glasses)
+
 
 def any_colour(rng: np.random.Generator, saturation: float = 1.0) -> Rgb:
     """A colour of any kind, at most so saturated."""
@@ -60,17 +65,21 @@ def skin_of(rng: np.random.Generator) -> Rgb:
 
 
 def somebody(rng: np.random.Generator, *, held_out: bool) -> Look:
-    """Draw a person. A crest of hair, and glasses with a beard, are met in held-out pictures only."""
+    """Draw a person. Of the held-out ones each has a crest of hair, a brimmed hat, or glasses with a beard."""
     style = STYLES[rng.integers(len(STYLES))]
     beard = float(rng.uniform(0.4, 1)) if rng.uniform() < 0.25 else 0.0
     glasses = str(rng.choice(["thin", "thick", "sun"], p=[0.45, 0.4, 0.15])) if rng.uniform() < 0.3 else ""
-    if held_out and rng.uniform() < 0.3:
-        style = HELD_OUT_STYLE
-    if held_out and rng.uniform() < 0.4:
-        beard, glasses = 0.9, glasses or "thick"
-    elif glasses:
+    if glasses:
         beard = 0.0
     hat = HATS[rng.integers(len(HATS))] if rng.uniform() < 0.2 and style not in TALL_STYLES else ""
+    if held_out:
+        match HELD_OUT_LOOKS[rng.integers(len(HELD_OUT_LOOKS))]:
+            case "crest":
+                style, hat = "crest", ""
+            case "brim":
+                style, hat = "short", "brim"
+            case _:
+                beard, glasses = 0.9, glasses or "thick"
     return Look(
         skin=skin_of(rng),
         hair=shaded(HAIRS[rng.integers(len(HAIRS))], rng.uniform(0.85, 1.15)),

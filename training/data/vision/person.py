@@ -222,6 +222,9 @@ def _hat(look: Look, head: Joint) -> list[Shape]:
         case "cap":
             peak = ellipse(0, -0.55, wide * 1.02, 0.18)
             return [head.shape(crown, colour), head.shape(peak, shaded(colour, 0.7))]
+        case "brim":
+            brim = ellipse(0, -0.62, wide * 1.6, 0.2)
+            return [head.shape(crown, colour), head.shape(brim, shaded(colour, 0.75))]
         case "headphones":
             band = ((-wide, -0.2), (-wide * 0.9, -0.9), (0.0, -1.32), (wide * 0.9, -0.9), (wide, -0.2))
             strips = [polygon(a, b, (b[0] * 0.9, b[1] * 0.9), (a[0] * 0.9, a[1] * 0.9))

@@ -29,8 +29,9 @@ from training.data.vision.shapes import (
 
 
 def room(rng: np.random.Generator, *, held_out: bool) -> Picture:
-    """A background [64, 64, 3]. A wall of bricks or tiles is met in held-out pictures only."""
-    draw = _bricks if held_out and rng.uniform() < 0.3 else _ROOMS[rng.integers(len(_ROOMS))]
+    """A background [64, 64, 3], of `ROOMS` or of `HELD_OUT_ROOMS`, which held-out pictures alone have."""
+    kinds = HELD_OUT_ROOMS if held_out else ROOMS
+    draw = kinds[rng.integers(len(kinds))]
     image = draw(rng)
     if rng.uniform() < 0.35:  # a camera that is focused on the user
         cv2.GaussianBlur(image, (0, 0), rng.uniform(0.6, 3.0), image)
@@ -213,6 +214,19 @@ def _bricks(rng: np.random.Generator) -> Picture:
     return image
 
 
-_ROOMS: tuple[Callable[[np.random.Generator], Picture], ...] = (
+def _wallpaper(rng: np.random.Generator) -> Picture:
+    """Stripes one way or the other, with a border of another colour below."""
+    image = _blank(_wall(rng))
+    stripe, wide = shaded(any_colour(rng, 0.5), rng.uniform(0.6, 1)), int(rng.integers(3, 9))
+    across = rng.uniform() < 0.5
+    for at in range(int(rng.integers(wide)), SIZE, 2 * wide):
+        corner, end = ((0, at), (SIZE, at + wide - 1)) if across else ((at, 0), (at + wide - 1, SIZE))
+        _rectangle(image, corner, end, stripe)
+    _rectangle(image, (0, rng.uniform(44, 70)), (SIZE, SIZE), any_colour(rng, 0.5))
+    return image
+
+
+ROOMS: tuple[Callable[[np.random.Generator], Picture], ...] = (
     _flat, _gradient, _furnished, _furnished, _furnished, _shelves, _window, _texture, _clouds, _curtains,
 )  # fmt: skip
+HELD_OUT_ROOMS: tuple[Callable[[np.random.Generator], Picture], ...] = (_bricks, _wallpaper)

@@ -1,7 +1,7 @@
 """What the user's camera sees: drawn people, rooms and held-up things, with what is true of each unit.
 
-`seen_look` says who, `seen_person` draws them, `seen_paths` moves them, `seen_room` is behind them,
-`seen_thing` is in their hands, `seen_paints` names its colour, `seen_camera` takes the picture.
+`look` says who, `person` draws them, `paths` moves them, `room` is behind them,
+`thing` is in their hands, `paints` names its colour, `camera` takes the picture.
 Shape suffixes: T frames (25 a second), U units of 4 frames.
 """
 

