@@ -32,6 +32,8 @@ ROOT = Path(__file__).resolve().parents[1]
 CARD = ROOT / "docs" / "pocket-model.md"
 LEVELS = range(6)
 TIMED_LEVELS = {4, 5}  # in which it matters how long the model works
+LOG_WIDTH = 150  # of a table that goes to a file
+REPORTS = 4  # lines of progress for each part
 PAIR_S = 24.0  # of the session that tells how long
 ROOM_S = 10.0  # by which a film may turn out shorter than asked
 EXAMPLES = """\
@@ -151,6 +153,8 @@ def _levels(args: argparse.Namespace) -> int:
     from training.evaluation.table import around_table, write_card  # noqa: PLC0415
 
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=LOG_WIDTH)
     if args.card is not None:
         around_table(args.card)  # what is wrong with it is said before a quarter of an hour has passed
     run = _prepare(args, console)
@@ -256,13 +260,14 @@ def _measure(run: EvaluationRun, console: Console) -> dict[str, list[Trial]]:
     columns = (TextColumn("{task.description:<18}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         bars = {name: progress.add_task(name, total=len(jobs)) for name, jobs in plans.items()}
-        left = {name: len(jobs) for name, jobs in plans.items()}
+        done = dict.fromkeys(plans, 0)
 
         def advance(name: str) -> None:
             progress.advance(bars[name])
-            left[name] -= 1
-            if not left[name]:
-                console.print(f"{run.minutes:4.1f} min: {name}, {len(plans[name])} jobs done")
+            done[name] += 1
+            total = len(plans[name])
+            if done[name] * REPORTS // total > (done[name] - 1) * REPORTS // total:
+                console.print(f"{run.minutes:5.1f} min: {name}, {done[name]} of {total} jobs")
 
         return measure(run.source, plans, workers=run.args.workers, advance=advance)
 

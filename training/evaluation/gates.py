@@ -2,9 +2,9 @@
 
 A gate is the figure of the card minus its scatter: the trials of the whole form are drawn again, with
 replacement, as often as the short form has trials of each kind, and judged as the short form is. The worst
-RARE share of DRAWS such short forms lies beyond the gate. So a gate is as wide as chance makes the short form,
-and what falls below it is less likely to be chance than RARE. Every measure with a goal has a gate, unless
-"never" is so frequent among the draws that nothing could fall beyond it.
+RARE share of DRAWS such short forms lies beyond the gate. So a gate is as wide as chance makes the short
+form, and what falls below it is less likely to be chance than RARE. Every measure with a goal has a gate,
+unless "never" is so frequent among the draws that nothing could fall beyond it.
 """
 
 from __future__ import annotations

@@ -8,12 +8,13 @@ import torch
 
 from shared.models.pocket.phones import SILENCE
 from shared.models.pocket.speech import PhoneTimer
-from training.data.voices.sentences import is_held_out
+from training.data.split import Split
+from training.data.voices.sentences import split_of
 from training.evaluation.conversation import ScriptedSpeech
 from training.evaluation.speaking import (
     Sentence,
     SpokenTurn,
-    held_out_sentences,
+    judged_sentences,
     silence_levels,
     word_error_rates,
 )
@@ -47,9 +48,9 @@ def test_rates_count_words_not_sentences() -> None:
 
 
 def test_sentences_are_held_out_and_always_the_same() -> None:
-    sentences = held_out_sentences(20)
-    assert sentences == held_out_sentences(85)[:20]
-    assert all(map(is_held_out, sentences))
+    sentences = judged_sentences(20)
+    assert sentences == judged_sentences(85)[:20]
+    assert {split_of(sentence) for sentence in sentences} == {Split.JUDGE}
     assert len(set(sentences)) == 20
 
 

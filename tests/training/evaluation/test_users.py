@@ -22,7 +22,7 @@ from training.evaluation.users import (
 @pytest.fixture(scope="module")
 def bank(tmp_path_factory: pytest.TempPathFactory) -> UtteranceBank:
     folder = tmp_path_factory.mktemp("bank")
-    return Speakers(folder=Path(folder), family="espeak", requests=len(ASKED), others=10).bank()
+    return Speakers.speak(Path(folder), "espeak", requests=len(ASKED), others=10).bank()
 
 
 def test_unseen_voices_ask_everything(bank: UtteranceBank) -> None:

@@ -65,7 +65,7 @@ def skin_of(rng: np.random.Generator) -> Rgb:
 
 
 def somebody(rng: np.random.Generator, *, held_out: bool) -> Look:
-    """Draw a person. Of the held-out ones each has a crest of hair, a brimmed hat, or glasses with a beard."""
+    """Draw a person; each held-out one has a crest of hair, a brimmed hat, or glasses with a beard."""
     style = STYLES[rng.integers(len(STYLES))]
     beard = float(rng.uniform(0.4, 1)) if rng.uniform() < 0.25 else 0.0
     glasses = str(rng.choice(["thin", "thick", "sun"], p=[0.45, 0.4, 0.15])) if rng.uniform() < 0.3 else ""

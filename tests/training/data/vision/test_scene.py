@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from shared.models.pocket.replies import Colour
-from training.data.vision.look import HELD_OUT_STYLE, somebody
+from training.data.vision.look import somebody
 from training.data.vision.paints import PAINTS, SEEN, nameable
 from training.data.vision.scene import COLOURS, follow, still, watch
 from training.data.vision.shapes import Joint, box, ellipse, paint
-from training.data.vision.thing import HELD_OUT_KIND, thing
+from training.data.vision.thing import HELD_OUT_KINDS, KINDS, thing
 from training.errors import TrainingError
 
 
@@ -101,15 +101,12 @@ def test_names_of_colours_do_not_overlap():
     assert PAINTS.keys() == SEEN.keys() == set(COLOURS)
 
 
-def test_held_out_kinds_are_met_in_held_out_pictures_only():
+def test_held_out_kinds_are_all_of_held_out_pictures_and_in_no_others():
     rng = np.random.default_rng(4)
-    people = [somebody(rng, held_out=False) for _ in range(300)]
-    assert not any(look.style == HELD_OUT_STYLE or (look.beard and look.glasses) for look in people)
-    assert all(thing(rng, Colour.RED, held_out=False).kind != HELD_OUT_KIND for _ in range(100))
-    apart = [somebody(rng, held_out=True) for _ in range(100)]
-    assert any(look.style == HELD_OUT_STYLE for look in apart)
-    assert any(look.beard and look.glasses for look in apart)
-    assert any(thing(rng, Colour.RED, held_out=True).kind == HELD_OUT_KIND for _ in range(100))
+    assert not any(somebody(rng, held_out=False).held_out for _ in range(300))
+    assert all(somebody(rng, held_out=True).held_out for _ in range(100))
+    assert {thing(rng, Colour.RED, held_out=False).kind for _ in range(100)} == set(KINDS)
+    assert {thing(rng, Colour.RED, held_out=True).kind for _ in range(50)} == set(HELD_OUT_KINDS)
 
 
 def test_shapes_move_with_their_joint():

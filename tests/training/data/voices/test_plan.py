@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from shared.models.pocket.replies import Request
+from training.data.split import Split
 from training.data.voices.bank import QUICK
 from training.data.voices.plan import plan
 from training.data.voices.requests import WORDINGS, begins_or_ends_as_request, plain
@@ -17,13 +18,13 @@ needs_voices = pytest.mark.skipif(
 
 @needs_voices
 def test_a_plan_is_fair_and_keeps_voices_apart():
-    jobs = plan(400, 200, 1, QUICK, held_out=False)
+    jobs = plan(400, 200, 1, QUICK, Split.TRAIN)
     counts = np.bincount([job.request for job in jobs])
     assert list(counts) == [200] + [20] * 20
     assert not any(job.voice.held_out for job in jobs)
-    assert all(job.voice.held_out for job in plan(60, 0, 1, QUICK, held_out=True))
-    assert jobs == plan(400, 200, 1, QUICK, held_out=False)
-    assert jobs != plan(400, 200, 2, QUICK, held_out=False)
+    assert all(job.voice.held_out for job in plan(60, 0, 1, QUICK, Split.JUDGE))
+    assert jobs == plan(400, 200, 1, QUICK, Split.TRAIN)
+    assert jobs != plan(400, 200, 2, QUICK, Split.TRAIN)
     assert {job.voice.family for job in jobs} <= set(QUICK)
     wordings = {" ".join(plain(text)) for texts in WORDINGS.values() for text in texts}
     for job in jobs:
@@ -37,4 +38,4 @@ def test_a_plan_is_fair_and_keeps_voices_apart():
 @needs_voices
 def test_no_family_is_a_fault():
     with pytest.raises(TrainingError, match="none of the voices"):
-        plan(4, 0, 4, ("nobody",), held_out=True)
+        plan(4, 0, 4, ("nobody",), Split.JUDGE)
