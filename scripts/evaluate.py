@@ -193,13 +193,13 @@ def _prepare(args: argparse.Namespace, console: Console) -> EvaluationRun:
 
     began = time.monotonic()
     source = ModelSource(config=args.config, weights=args.weights, device=args.device, threads=args.threads)
-    family = load(source)
+    digest, _, number_format = load(source).digest.partition("-")
     about = machine()
     provenance: dict[str, object] = {
         "config": args.config,
-        "digest": family.digest,
+        "digest": digest,
         "commit": commit(ROOT),
-        "format": str(next(family.weights.parameters()).dtype).removeprefix("torch."),
+        "format": number_format,
         "seed": args.seed,
         "cpu": about["cpu"],
         "cores": about["cores"],
@@ -302,9 +302,7 @@ def _content(
         "short": run.args.short,
         "machine": machine(),
         "minutes": round(run.minutes, 2),
-        "measures": {
-            row.measure.name: None if row.value is None else as_json(row.value) for row in rows(measures)
-        },
+        "measures": {row.measure.name: as_json(row.value) for row in rows(measures)},
         "verdicts": {row.measure.name: row.verdict for row in rows(measures) if row.verdict},
         "in training": {
             row.measure.name: row.measure.in_training for row in rows(measures) if row.measure.in_training

@@ -4,7 +4,9 @@ A gate is the figure of the card minus its scatter: the trials of the whole form
 replacement, as often as the short form has trials of each kind, and judged as the short form is. The worst
 RARE share of DRAWS such short forms lies beyond the gate. So a gate is as wide as chance makes the short
 form, and what falls below it is less likely to be chance than RARE. Every measure with a goal has a gate,
-unless "never" is so frequent among the draws that nothing could fall beyond it.
+unless "never" is so frequent among the draws that nothing could fall beyond it. Where the whole form saw no
+failure at all, its N trials say that failures are less frequent than 3 / N (the rule of three), and the gate
+is where so many would be that rare.
 """
 
 from __future__ import annotations
@@ -41,7 +43,11 @@ def gates_of(part: Part, trials: list[Trial], short: list[EvaluationJob], config
     gates = {}
     for measure in MEASURES:
         if measure.goal is not None and measure.name in drawn[0]:
-            bounds = _bounds(np.array([one[measure.name] for one in drawn]), measure.goal)
+            values = np.array([one[measure.name] for one in drawn])
+            if measure.unit == "%" and (values == 100).all():
+                num = sum(job.trials for job in short)
+                values = 100 - 100 * rng.binomial(num, min(1, 3 / len(trials)), DRAWS) / num
+            bounds = _bounds(values, measure.goal)
             if bounds is not None:
                 gates[measure.name] = bounds
     return gates

@@ -6,6 +6,7 @@ The agent listens and decides, but isn't let speak: that costs a fifth.
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -182,7 +183,6 @@ def _others(kind: str, speakers: Speakers, seconds: float, seed: int) -> list[Ev
 
 
 def _judge(trials: list[Trial], config: EvaluationConfig) -> dict[str, float]:
-    del config
     kinds = {trial.kind: [one.result for one in trials if one.kind == trial.kind] for trial in trials}
     common = [case for kind in HOSTS for heard in kinds.get(kind, ()) for case in heard.cases]
     asked = [case for case in common if case.asked]
@@ -194,6 +194,8 @@ def _judge(trials: list[Trial], config: EvaluationConfig) -> dict[str, float]:
         "other_minutes": sum(heard.minutes for heard in others),
         "false_starts": _per_5_minutes(others),
     }
+    for kind in config.counts.guests:
+        measures[f"requests_right_{kind}"] = math.nan  # until it is known
     for kind, heard in kinds.items():
         if kind in KINDS:
             measures[f"false_starts_{kind}"] = _per_5_minutes(heard)

@@ -34,7 +34,7 @@ class Measure:
     Attributes:
         goal: what the level asks for.
         in_training: what of the material that is judged was in training; nothing of it is held out then.
-        optional: measured where the voices for it are installed.
+        optional: known where the voices for it are installed, else NaN.
     """
 
     level: int

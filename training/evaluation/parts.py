@@ -54,8 +54,8 @@ FULL = TrialCounts(
     scenes=240, answers=60,
 )  # fmt: skip
 SHORT = TrialCounts(
-    sentences=14, clips=12, voices=HOSTS, guests=(), requests=80, unseen_requests=20, others=20,
-    other_minutes=4, questions=12, interruptions=8, talks=2, gazes=2, scenes=80, answers=16,
+    sentences=10, clips=12, voices=HOSTS, guests=(), requests=80, unseen_requests=20, others=20,
+    other_minutes=4, questions=12, interruptions=6, talks=2, gazes=2, scenes=80, answers=16,
 )  # fmt: skip
 
 

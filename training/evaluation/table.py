@@ -15,18 +15,16 @@ BEGIN, END = "<!-- levels: begin -->", "<!-- levels: end -->"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
-    """A measure and what came out; None where the voices for it aren't installed."""
+    """A measure and what came out."""
 
     measure: Measure
-    value: float | None
+    value: float
 
     @property
     def shown(self) -> str:
         """The value in as many digits as mean something, with its unit."""
-        if self.value is None:
-            return "not installed"
         if math.isnan(self.value):
-            return "–"
+            return "not installed" if self.measure.optional else "–"
         if math.isinf(self.value):
             return "never"
         digits = 0 if self.value.is_integer() else 1 if self.measure.unit else 2
@@ -36,19 +34,16 @@ class Row:
     def verdict(self) -> str:
         """Whether the goal is met; empty without a goal."""
         goal = self.measure.goal
-        if goal is None or self.value is None:
-            return ""
-        return "met" if goal.hold(self.value) else "missed"
+        return "" if goal is None else "met" if goal.hold(self.value) else "missed"
 
 
 def rows(measured: Mapping[str, float]) -> Iterator[Row]:
-    """The table's rows for what was measured, in its order, with those of its levels that could not be."""
+    """The table's rows for what was measured, in its order."""
     unknown = measured.keys() - {measure.name for measure in MEASURES}
     assert not unknown, f"measures without a row: {unknown}"
-    levels = {measure.level for measure in MEASURES if measure.name in measured and not measure.optional}
     for measure in MEASURES:
-        if measure.name in measured or (measure.optional and measure.level in levels):
-            yield Row(measure=measure, value=measured.get(measure.name))
+        if measure.name in measured:
+            yield Row(measure=measure, value=measured[measure.name])
 
 
 def markdown(measured: Mapping[str, float], head: str) -> str:

@@ -62,6 +62,11 @@ def test_chance_alone_hardly_ever_falls_below_a_gate() -> None:
     assert np.mean([not gate.hold(share) for share in shares]) < 3 * RARE
 
 
+def test_where_nothing_failed_a_few_failures_are_chance_still() -> None:
+    perfect = [Trial(kind=trial.kind, result=trial.result or True) for trial in TRIALS]
+    assert 94 < gates_of(PART, perfect, jobs(80, 12), CONFIG)["colour_right"].low < 98
+
+
 def test_what_fell_is_one_line() -> None:
     gates = {"colour_right": Bounds(low=80), "answer_ms_p50": Bounds(high=400), "psnr": Bounds(low=30)}
     assert list(fallen({"colour_right": 79.0, "answer_ms_p50": math.inf}, gates)) == [

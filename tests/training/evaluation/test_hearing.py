@@ -7,6 +7,7 @@ import pytest
 from training.evaluation.hearing import PARTS, HearingTrial, RequestTrial, matched
 from training.evaluation.parts import FULL, EvaluationConfig, PairTimes, Trial
 
+UNKNOWN = pytest.approx(float("nan"), nan_ok=True)
 SPANS = [("hello", 1.0, 1.5), ("name", 4.0, 5.5)]
 
 
@@ -45,6 +46,7 @@ def test_shares_and_false_starts() -> None:
             ("espeak", 0.5, [missed]),
             ("flite", 1.0, [wrong, extra]),
             ("unseen", 1.0, [right, wrong, wrong]),
+            ("piper", 1.0, [wrong]),
             ("noise", 4.0, []),
             ("music", 2.0, []),
             ("sentences", 4.0, [extra]),
@@ -55,7 +57,16 @@ def test_shares_and_false_starts() -> None:
         "requests": 4, "requests_right": 50, "requests_wrong": 25, "requests_missed": 25,
         "requests_twice": 25, "requests_right_espeak": pytest.approx(200 / 3), "requests_right_flite": 0,
         "requests_right_unseen": pytest.approx(100 / 3), "other_minutes": 10, "false_starts": 0.5,
+        "requests_right_festival": UNKNOWN, "requests_right_kokoro": UNKNOWN, "requests_right_piper": 0,
         "false_starts_noise": 0, "false_starts_music": 0, "false_starts_sentences": 1.25,
     }  # fmt: skip
     cases = [case for trial in trials for case in PARTS[0].cases(trial)]
-    assert [case["kind"] for case in cases] == ["espeak", "flite", "flite", "unseen", "unseen", "sentences"]
+    assert [case["kind"] for case in cases] == [
+        "espeak",
+        "flite",
+        "flite",
+        "unseen",
+        "unseen",
+        "piper",
+        "sentences",
+    ]
