@@ -10,6 +10,8 @@ import threading
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import msgspec
+
 from scripts.common import (
     add_process_arguments,
     begin_process,
@@ -147,7 +149,7 @@ async def _serve(args: argparse.Namespace, engine: ThinkerEngine, stop: threadin
         engine.stop()
         await asyncio.to_thread(model.join)
         if args.report is not None:
-            write_json(args.report, app.state.manager.report())
+            write_json(args.report, msgspec.to_builtins(app.state.manager.report()))
     return 0 if asked_to and engine.fault is None else 1
 
 

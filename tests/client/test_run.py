@@ -18,8 +18,8 @@ from client.errors import ConnectionFailed, MediaError, Unauthorised, UsageError
 from client.options import ClientOptions, ClientSummary, check_options
 from client.run import place_in_queue, run_client
 from protocol import messages as m
-from protocol.media import Kind, MediaUnit
-from protocol.session import Close, Send, ServerSession
+from protocol.media import MediaKind, MediaUnit
+from protocol.session import Close, Send, ServerProtocol
 
 MakeMedia = Callable[..., Path]
 
@@ -56,12 +56,12 @@ class EchoThinker:
     texts: list[str] = dataclasses.field(default_factory=list)
     acks: list[m.Ack] = dataclasses.field(default_factory=list)
     user: list[MediaUnit] = dataclasses.field(default_factory=list)
-    goodbye: list[str] = dataclasses.field(default_factory=list)
+    byes: list[str] = dataclasses.field(default_factory=list)
     talking: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
     over: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
 
     async def __call__(self, connection: ServerConnection) -> None:
-        machine = ServerSession(token=self.token)
+        machine = ServerProtocol(token=self.token)
         with contextlib.suppress(ConnectionClosed):
             async for data in connection:
                 for event in machine.receive(data):
@@ -70,7 +70,7 @@ class EchoThinker:
                     await connection.send(media)
         self.over.set()
 
-    async def _handle(self, connection: ServerConnection, machine: ServerSession, event: object) -> None:
+    async def _handle(self, connection: ServerConnection, machine: ServerProtocol, event: object) -> None:
         match event:
             case Send(data=text):
                 await connection.send(text)
@@ -86,12 +86,12 @@ class EchoThinker:
                 if len(self.acks) == 3:
                     self.talking.set()
             case m.Bye(reason=reason):
-                self.goodbye.append(reason)
+                self.byes.append(reason)
             case MediaUnit():
                 self.user.append(event)
                 await self._answer(connection, machine, event)
 
-    async def _answer(self, connection: ServerConnection, machine: ServerSession, heard: MediaUnit) -> None:
+    async def _answer(self, connection: ServerConnection, machine: ServerProtocol, heard: MediaUnit) -> None:
         unit = heard.unit
         if unit in self.missing:
             return
@@ -110,7 +110,7 @@ class EchoThinker:
         for number in range(unit * self.per_unit, (unit + 1) * self.per_unit):
             pts_us = number * 160_000
             machine.offer(
-                MediaUnit(kind=Kind.AGENT, unit=number, pts_us=pts_us, audio=heard.audio, frames=frames)
+                MediaUnit(kind=MediaKind.AGENT, unit=number, pts_us=pts_us, audio=heard.audio, frames=frames)
             )
         if unit == self.ends_after:
             while (media := machine.next_media()) is not None:
@@ -169,7 +169,7 @@ async def test_a_file_talks_and_the_answer_is_recorded(make_media: MakeMedia, tm
     assert len(thinker.user[11].frames) == 4  # the file is over, its last frame goes on
     assert not any(thinker.user[11].audio)
     assert [ack.unit for ack in thinker.acks] == list(range(12))
-    assert thinker.goodbye == ["client is done"]
+    assert thinker.byes == ["client is done"]
     assert (summary.ended, summary.units_sent, summary.units, summary.gaps) == ("done", 12, 12, 0)
     assert summary.record == str(tmp_path / "out.mp4")
     assert (summary.said, summary.heard) == ("hi never heard", "hi ")
@@ -231,18 +231,18 @@ async def test_both_sides_are_recorded(make_media: MakeMedia, tmp_path: Path) ->
     assert simplejpeg.decode_jpeg(thinker.user[0].frames[0]).shape == (24, 32, 3)
 
 
-async def test_stopping_says_goodbye_and_completes_the_recording(tmp_path: Path) -> None:
+async def test_stopping_sends_bye_and_completes_the_recording(tmp_path: Path) -> None:
     stop = asyncio.Event()
     async with serving(EchoThinker()) as thinker:
-        talk = asyncio.create_task(
+        running = asyncio.create_task(
             run_client(ClientOptions(url=thinker.url, record=tmp_path / "out.mp4"), stop=stop)
         )
         await thinker.talking.wait()
         stop.set()
-        summary = await talk
+        summary = await running
         await thinker.over.wait()
     assert summary.ended == "stopped"
-    assert thinker.goodbye == ["client is done"]
+    assert thinker.byes == ["client is done"]
     assert tracks(tmp_path / "out.mp4")[0] == 4 * summary.units + lead(summary)
 
 

@@ -10,18 +10,18 @@ from protocol.errors import CloseCode, ProtocolFault
 from protocol.media import (
     HEADER_BYTES,
     MAX_MEDIA_BYTES,
-    AudioCodec,
-    Flags,
-    Kind,
+    AudioEncoding,
+    MediaFlags,
+    MediaKind,
     MediaUnit,
-    VideoCodec,
+    VideoEncoding,
     decode_media,
     encode_media,
 )
 
 UNIT = MediaUnit(
-    kind=Kind.AGENT,
-    flags=Flags.DISCONTINUITY | Flags.KEYFRAME,
+    kind=MediaKind.AGENT,
+    flags=MediaFlags.DISCONTINUITY | MediaFlags.KEYFRAME,
     epoch=3,
     unit=0x0102030405,
     pts_us=160_000,
@@ -37,13 +37,13 @@ GOLDEN = bytes.fromhex("""
 
 units = st.builds(
     MediaUnit,
-    kind=st.sampled_from(Kind),
-    flags=st.integers(0, 0xFFFF).map(Flags),
+    kind=st.sampled_from(MediaKind),
+    flags=st.integers(0, 0xFFFF).map(MediaFlags),
     epoch=st.integers(0, 2**32 - 1),
     unit=st.integers(0, 2**64 - 1),
     pts_us=st.integers(0, 2**64 - 1),
-    audio_codec=st.just(AudioCodec.PCM16),
-    video_codec=st.sampled_from(VideoCodec),
+    audio_codec=st.just(AudioEncoding.PCM16),
+    video_codec=st.sampled_from(VideoEncoding),
     audio=st.binary(max_size=40).map(lambda pcm: pcm[: len(pcm) & ~1]),
     frames=st.lists(st.binary(max_size=20), max_size=5).map(tuple),
 )
@@ -61,7 +61,7 @@ def test_round_trip(unit: MediaUnit) -> None:
 
 
 def test_sound_alone_and_pictures_alone() -> None:
-    bare = MediaUnit(kind=Kind.USER, unit=0, pts_us=0, video_codec=VideoCodec.NONE)
+    bare = MediaUnit(kind=MediaKind.USER, unit=0, pts_us=0, video_codec=VideoEncoding.NONE)
     assert decode_media(encode_media(bare)) == bare
     assert len(encode_media(bare)) == HEADER_BYTES + 4
 
@@ -102,12 +102,12 @@ def test_too_big_both_ways() -> None:
     assert isinstance(fault, ProtocolFault)
     assert fault.code is CloseCode.TOO_BIG
     with pytest.raises(ValueError, match="unit 0 has"):
-        encode_media(MediaUnit(kind=Kind.USER, unit=0, pts_us=0, frames=(bytes(MAX_MEDIA_BYTES),)))
+        encode_media(MediaUnit(kind=MediaKind.USER, unit=0, pts_us=0, frames=(bytes(MAX_MEDIA_BYTES),)))
 
 
 def test_numbers_that_do_not_fit_name_the_unit() -> None:
     with pytest.raises(ValueError, match="media unit -1"):
-        encode_media(MediaUnit(kind=Kind.USER, unit=-1, pts_us=0))
+        encode_media(MediaUnit(kind=MediaKind.USER, unit=-1, pts_us=0))
 
 
 @given(st.binary(max_size=120))

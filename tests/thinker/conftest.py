@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 import pytest
 import torch
+from prometheus_client import Counter
 from starlette.applications import Starlette
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
@@ -18,10 +19,11 @@ from websockets.typing import Subprotocol
 
 from protocol import messages as m
 from protocol.media import MediaUnit
-from protocol.session import ClientSession, Send
+from protocol.session import ClientProtocol, Send
 from scripts.common import load_model
 from shared.config import load_config
 from shared.models.family import AgentMedia, Family, StepDecision, UserUnit
+from thinker.report import Percentiles, ProcessMemory, Report, SessionCounts, UnitCounts
 from thinker.server.app import build_app, serve
 from thinker.units import AgentUnit, MediaSpec, UserSource
 
@@ -46,7 +48,7 @@ class EchoSession:
 class EchoEngine:
     """Answers each user unit with itself: its sound, its last picture enlarged, its text if it can.
 
-    Whoever types is understood to greet.
+    Whoever types is understood to say hello.
     """
 
     def __init__(self) -> None:
@@ -78,16 +80,32 @@ class EchoEngine:
     def wait_s(self, position: int) -> float | None:
         return None if self.waits_s is None else position * self.waits_s
 
-    def report(self) -> dict[str, object]:
-        return {
-            "units": {"emitted": self.opened, "late": 0, "dropped": 0},
-            "model_side_ms": {"p50": 90.5, "p99": None},
-            "stages_ms": {"encode": {"p50": 3.0, "p99": 4.0}, "solve": {"p50": 60.0, "p99": 70.0}},
-            "loop_ms": {"p50": None, "p99": None},
-            "deadline_ms": 160,
-            "realtime": True,
-            "link": "loopback",
-        }
+    def report(self) -> Report:
+        return Report(
+            units=UnitCounts(emitted=self.opened),
+            model_side_ms=Percentiles(p50=90.5, p99=99.0),
+            unit_interval_ms=Percentiles(),
+            solve_plus_exchange_ms=Percentiles(),
+            loop_ms=Percentiles(),
+            stages_ms={"encode": Percentiles(p50=3.0, p99=4.0), "solve": Percentiles(p50=60.0, p99=70.0)},
+            deadline_ms=160,
+            realtime=True,
+            slice_bytes=4096,
+            link="loopback",
+            pacing="eager",
+            sessions=SessionCounts(running=len(self.open), slots=self.slots),
+            rss_mb=ProcessMemory(),
+            restarts=0,
+            model="echo",
+            seed=0,
+            at=0.0,
+        )
+
+    def fail(self, reason: str) -> None:
+        """No session will ever run again."""
+        self.fault = reason
+        for session in self.open:
+            session.on_end(reason)
 
     async def tick(self, times: int = 1) -> None:
         """Make units of every session, on a thread as the model thread would."""
@@ -124,18 +142,18 @@ class Client:
 
     def __init__(self, socket: ClientConnection, hello: m.Hello) -> None:
         self.socket = socket
-        self.session = ClientSession(hello)
+        self.session = ClientProtocol(hello)
         self.acks = True
         self.heard: list[str | bytes] = []
 
     async def say(self, message: m.ClientMessage) -> None:
         await self.socket.send(self.session.send(message))
 
-    async def greet(self) -> None:
-        await self.socket.send(self.session.greet())
+    async def send_hello(self) -> None:
+        await self.socket.send(self.session.hello())
 
     async def start(self) -> m.Ready:
-        await self.greet()
+        await self.send_hello()
         return await self.next(m.Ready)
 
     async def send_unit(self, pcm: np.ndarray | None = None, *frames: bytes) -> None:
@@ -196,7 +214,7 @@ class Server:
 
     def _is_coded(self) -> bool:
         session = self.engine.open[0]
-        outgoing = session.on_unit.__self__._machine.outgoing  # type: ignore[attr-defined]
+        outgoing = session.on_unit.__self__.protocol.outgoing  # type: ignore[attr-defined]
         return session.unit - 1 in {*outgoing._in_flight, *(unit.unit for unit in outgoing._waiting)}
 
     async def until(self, true: Callable[[], bool]) -> None:
@@ -225,6 +243,12 @@ def tiny_family() -> Iterator[Family[Any, Any]]:
     threads = torch.get_num_threads()
     yield load_model(load_config("tiny"), "cpu")
     torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="session")
+def value() -> Callable[[Counter], float]:
+    """`value(counter)`: what a counter of the server stands at."""
+    return lambda counter: next(iter(counter.collect())).samples[0].value
 
 
 @pytest.fixture

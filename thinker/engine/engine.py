@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from shared.clock import MonotonicClock
 from shared.devices import claim_core
 from shared.errors import LinkClosed, RuntimeFault
@@ -26,6 +28,7 @@ from thinker.engine.running_session import RunningSession
 from thinker.engine.timings import Timings
 from thinker.engine.wait_estimator import WaitEstimator
 from thinker.engine.warmup import warm_up
+from thinker.report import Report
 from thinker.units import AgentUnit, MediaSpec, UserSource
 
 log = logging.getLogger(__name__)
@@ -211,7 +214,7 @@ class ThinkerEngine:
         for session in sessions:
             session.on_end(reason)
 
-    def report(self) -> dict[str, object]:
+    def report(self) -> Report:
         """The fields of the report that the Thinker knows."""
         summary = self.timings.summary()
         counts = self.counts
@@ -219,7 +222,7 @@ class ThinkerEngine:
         admission, load = self._admission, self._load
         with self._lock:
             text, heard, running = "".join(self._said).strip(), list(self._heard), len(self._asked)
-        return {
+        fields = {
             "units": {"emitted": counts.emitted, "late": counts.late, "dropped": counts.dropped},
             **summary,
             "deadline_ms": self.spec.unit_ms,
@@ -245,3 +248,4 @@ class ThinkerEngine:
             "seed": self._options.seed,
             "at": time.time(),
         }
+        return msgspec.convert(fields, Report)

@@ -1,8 +1,16 @@
-"""From what a client sends to what the model takes, and from what the model made to what a client gets.
+"""Media of one session: what a client sends becomes what the model takes, and what it made is coded.
 
-All of it is work for a thread of the media pool, never for the event loop. One converter serves one session
-and one call at a time; it keeps the state of the resampler, so that chunks join without a seam.
+`MediaDecoder` and `MediaEncoder` take units over on the event loop and never wait. The converters are work
+for a thread of the media pool, one call at a time; order is kept. What comes faster than it can be converted
+is lost, the oldest first.
 """
+
+import asyncio
+import dataclasses
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -10,12 +18,14 @@ import simplejpeg
 import soxr
 from av import VideoFrame
 from av.video.reformatter import VideoReformatter
+from prometheus_client import Counter
 
-from protocol.media import MediaUnit
+from protocol.media import NO_FLAGS, MediaFlags, MediaKind, MediaUnit
 from shared.models.family import AgentMedia
-from thinker.server.errors import PictureError
 from thinker.server.inbox import Inbox
-from thinker.units import MediaSpec
+from thinker.units import AgentUnit, MediaSpec
+
+T = TypeVar("T")
 
 MIN_SOUND_RATE = 8_000
 MAX_SOUND_RATE = 192_000
@@ -26,6 +36,10 @@ MAX_SCANS = 64
 JPEG_QUALITY = 85
 
 _START_OF_SCAN = b"\xff\xda"
+
+
+class PictureError(Exception):
+    """A picture that can't be decoded or is too large; the message is one line for its sender."""
 
 
 class SoundConverter:
@@ -138,3 +152,106 @@ def code_agent_media(media: AgentMedia) -> tuple[bytes, tuple[bytes, ...]]:
         for frame in media.frames
     )
     return audio, frames
+
+
+class DropOldestQueue(Generic[T]):
+    """A queue between tasks of one loop; beyond its size the oldest item is lost, and counted."""
+
+    def __init__(self, size: int, lost: Counter) -> None:
+        self._items: deque[T] = deque(maxlen=size)
+        self._filled = asyncio.Event()
+        self._lost = lost
+
+    def __len__(self) -> int:
+        """Items that wait."""
+        return len(self._items)
+
+    def put(self, item: T) -> None:
+        """Add the newest item."""
+        if len(self._items) == self._items.maxlen:
+            self._lost.inc()
+        self._items.append(item)
+        self._filled.set()
+
+    async def get(self) -> T:
+        """The oldest item, as soon as there is one. For one reader at a time."""
+        while not self._items:
+            self._filled.clear()
+            await self._filled.wait()
+        return self._items.popleft()
+
+
+class MediaDecoder:
+    """User units to the inbox. What comes too fast to be converted loses pictures, then whole old units.
+
+    Args:
+        pool: threads to convert on.
+        waiting: units that may wait.
+        lost: counts units that came too fast.
+        on_bad_picture: told of a picture that can't be used.
+    """
+
+    def __init__(
+        self, pool: Executor, *, waiting: int, lost: Counter, on_bad_picture: Callable[[PictureError], None]
+    ) -> None:
+        self._pool = pool
+        self._on_bad_picture = on_bad_picture
+        self._units: DropOldestQueue[MediaUnit] = DropOldestQueue(waiting, lost)
+
+    def put(self, unit: MediaUnit) -> None:
+        """Take over one unit; never waits."""
+        self._units.put(unit)
+
+    async def run(self, make_converter: Callable[[], UserConverter]) -> None:
+        """Convert until cancelled; the converter is made for the first unit, when the client is known."""
+        loop = asyncio.get_running_loop()
+        converter: UserConverter | None = None
+        while True:
+            unit = await self._units.get()
+            if self._units:
+                unit = dataclasses.replace(unit, frames=())  # newer pictures wait already
+            converter = converter or make_converter()
+            try:
+                await loop.run_in_executor(self._pool, converter.convert, unit)
+            except PictureError as error:
+                self._on_bad_picture(error)
+
+
+class MediaEncoder:
+    """The engine's units to media units for the client.
+
+    Args:
+        pool: threads to code on.
+        waiting: units that may wait.
+        lost: counts units that came too fast.
+        unit_ms: length of a unit.
+    """
+
+    def __init__(self, pool: Executor, *, waiting: int, lost: Counter, unit_ms: int) -> None:
+        self._pool = pool
+        self._unit_us = unit_ms * 1000
+        self._units: DropOldestQueue[AgentUnit] = DropOldestQueue(waiting, lost)
+
+    def put(self, unit: AgentUnit) -> None:
+        """Take over one unit; never waits."""
+        self._units.put(unit)
+
+    async def run(self, offer: Callable[[MediaUnit], None]) -> None:
+        """Code until cancelled, and offer each unit; one that follows a gap is marked."""
+        loop = asyncio.get_running_loop()
+        expected = 0
+        while True:
+            unit = await self._units.get()
+            audio, frames = await loop.run_in_executor(self._pool, code_agent_media, unit.media)
+            offer(
+                MediaUnit(
+                    kind=MediaKind.AGENT,
+                    flags=NO_FLAGS if unit.unit <= expected else MediaFlags.DISCONTINUITY,
+                    epoch=unit.epoch,
+                    unit=unit.unit,
+                    pts_us=unit.unit * self._unit_us,
+                    audio=audio,
+                    frames=frames,
+                )
+            )
+            expected = unit.unit + 1

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from client.devices import Loudspeaker
-from client.errors import DeviceError
+from client.errors import MediaDeviceError
 from client.options import ClientSummary
 from client.playout import Playout
 from client.transcript import Transcript
@@ -24,7 +24,7 @@ TICK_S = 0.02
 MAX_LAG_TICKS = 50  # a second; after a longer stall the clock starts anew
 
 
-class Stage:
+class Player:
     """Plays and shows what the agent sends. `push`, `flush` and `play` belong to one event loop.
 
     Args:
@@ -130,7 +130,7 @@ class Stage:
     def _open_speaker(self, name: str) -> Loudspeaker | None:
         try:
             speaker = Loudspeaker(self._playout, rate=self._rate, name=name)
-        except DeviceError as error:
+        except MediaDeviceError as error:
             log.warning("going on without sound: %s", error)
             return None
         log.info("loudspeaker: %s", speaker.name)
@@ -140,6 +140,6 @@ class Stage:
 def _open_window(ready: m.Ready) -> Window | None:
     try:
         return Window("thinker-performer", width=ready.width, height=ready.height)
-    except DeviceError as error:
+    except MediaDeviceError as error:
         log.warning("going on without a window: %s", error)
         return None

@@ -1,6 +1,6 @@
 """A session from `ready` to its end: the user's part goes out, the agent's comes in.
 
-source ─► _speak ─► session ─► _listen ─► stage: loudspeaker, window, transcript
+source ─► _speak ─► session ─► _listen ─► player: loudspeaker, window, transcript
              └────► recording ◄────┘
 """
 
@@ -14,14 +14,14 @@ from fractions import Fraction
 import numpy as np
 
 from client.errors import ConnectionFailed
-from client.media import UNIT_S, UserPart, UserSource
+from client.media import UNIT_S, MediaSource, UserPart
 from client.mp4 import RecordFormat
 from client.options import ClientOptions, ClientSummary
 from client.pictures import Picture, encode_jpeg, resize
+from client.player import Player
 from client.recorder import Recorder
 from client.recording import RecordingThread
-from client.session import Session
-from client.stage import Stage
+from client.session import ClientSession
 from protocol import messages as m
 from protocol.media import MediaUnit
 
@@ -33,17 +33,17 @@ LAST_ANSWER_S = 1.0  # what is said last is waited for, at most this long
 DRAIN_S = 1.0
 
 
-class Talk:
+class Conversation:
     """A session from `ready` to its end."""
 
     def __init__(
         self,
         options: ClientOptions,
-        session: Session,
+        session: ClientSession,
         ready: m.Ready,
         *,
-        source: UserSource,
-        stage: Stage,
+        source: MediaSource,
+        player: Player,
         worker: Executor,
         began: float,
         on_understood: Callable[[str], None],
@@ -54,7 +54,7 @@ class Talk:
         self._session = session
         self._ready = ready
         self._source = source
-        self._stage = stage
+        self._player = player
         self._worker = worker
         self._began = began
         self._on_understood = on_understood
@@ -62,7 +62,7 @@ class Talk:
         self._jpegs: dict[int, tuple[Picture, bytes]] = {}
         self._user_began = self._loop.time()
         self._last_unit: int | None = None
-        self._wanted = math.inf  # units of the agent that belong to this talk
+        self._wanted = math.inf  # units of the agent that belong to this session
         if options.seconds is not None:
             self._wanted = math.ceil(options.seconds / UNIT_S - 1e-6)
         self._summary = ClientSummary(session_id=ready.session_id, model=ready.model)
@@ -79,14 +79,14 @@ class Talk:
                 self._summary.record = str(self._options.record)
         self._summary.seconds = round(self._loop.time() - began, 3)
         self._summary.stale = self._session.stale_units
-        self._stage.fill(self._summary)
+        self._player.fill(self._summary)
         return self._summary
 
     async def _first_to_end(self, stop: asyncio.Event) -> str:
         """Do everything at once; returns why it ended."""
         reasons = {
             asyncio.ensure_future(stop.wait()): "stopped",
-            asyncio.ensure_future(self._stage.play()): "window closed",
+            asyncio.ensure_future(self._player.play()): "window closed",
             asyncio.ensure_future(self._speak()): "done",
             asyncio.ensure_future(self._listen()): "the server ended the session",
         }
@@ -124,7 +124,7 @@ class Talk:
                 self._recording.put(part)
         self._wanted = self._summary.units_sent
         await _until(self._answered, within_s=LAST_ANSWER_S)
-        await _until(lambda: self._stage.empty, within_s=DRAIN_S)
+        await _until(lambda: self._player.empty, within_s=DRAIN_S)
 
     def _said_all(self) -> bool:
         if self._options.seconds is None:
@@ -165,15 +165,15 @@ class Talk:
                 case MediaUnit():
                     await self._session.send(self._take_in(message))
                 case m.TextDelta(text=text, unit=unit):
-                    self._stage.say(text, unit)
+                    self._player.say(text, unit)
                 case m.Heard(request=request, unit=unit):
                     self._summary.understood.append({"request": request, "unit": unit})
                     self._on_understood(request)
                 case m.Interrupted():
-                    self._stage.flush()
+                    self._player.flush()
                 case m.Bye(reason=reason):
-                    log.info("the server says goodbye%s", f": {reason}" if reason else "")
-        await _until(lambda: self._stage.empty, within_s=DRAIN_S)
+                    log.info("the server ends the session%s", f": {reason}" if reason else "")
+        await _until(lambda: self._player.empty, within_s=DRAIN_S)
 
     def _take_in(self, unit: MediaUnit) -> m.Ack:
         if self._summary.first_unit_s is None:
@@ -188,11 +188,11 @@ class Talk:
         self._summary.units += 1
         if self._recording is not None:
             self._recording.put(unit)
-        return self._stage.push(unit)
+        return self._player.push(unit)
 
     def _begin(self, first: MediaUnit) -> None:
         """The agent's first unit has come: fix the place of its units on the user's timeline."""
-        heard_at = self._loop.time() + self._stage.head_start_s - first.unit * UNIT_S
+        heard_at = self._loop.time() + self._player.head_start_s - first.unit * UNIT_S
         delay_s = max(0.0, heard_at - self._user_began)
         self._summary.delay_s = round(delay_s, 3)
         if self._recording is not None:

@@ -1,7 +1,9 @@
 """What clients send becomes what the model takes: any rate, any channels, any picture, and no bomb."""
 
+import asyncio
 import io
 import struct
+from collections.abc import Callable
 
 import av
 import numpy as np
@@ -9,12 +11,20 @@ import pytest
 import simplejpeg
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from prometheus_client import Counter
 
-from protocol.media import Kind, MediaUnit
+from protocol.media import MediaKind, MediaUnit
 from shared.models.family import AgentMedia
-from thinker.server.convert import PictureConverter, SoundConverter, UserConverter, code_agent_media
-from thinker.server.errors import PictureError
 from thinker.server.inbox import Inbox
+from thinker.server.media import (
+    DropOldestQueue,
+    PictureConverter,
+    PictureError,
+    SoundConverter,
+    UserConverter,
+    code_agent_media,
+)
+from thinker.server.metrics import ServerMetrics
 from thinker.units import MediaSpec
 
 SPEC = MediaSpec(
@@ -142,22 +152,23 @@ def test_damaged_pictures_are_pictures_or_picture_errors(data: st.DataObject) ->
 
 
 def user_unit(audio: bytes, *frames: bytes) -> MediaUnit:
-    return MediaUnit(kind=Kind.USER, unit=0, pts_us=0, audio=audio, frames=frames)
+    return MediaUnit(kind=MediaKind.USER, unit=0, pts_us=0, audio=audio, frames=frames)
 
 
-def test_a_unit_goes_whole_into_the_inbox() -> None:
-    inbox = Inbox(height=48, width=64)
+def test_a_unit_goes_whole_into_the_inbox(value: Callable[[Counter], float]) -> None:
+    metrics = ServerMetrics()
+    inbox = Inbox(SPEC, metrics)
     converter = UserConverter(inbox=inbox, spec=SPEC, audio_rate=48_000, audio_channels=2)
     stereo = np.repeat(tone(48_000, 200, 0.16)[:, None], 2, axis=1)
     converter.convert(user_unit(stereo.tobytes(), *(jpeg(120, 160, shade) for shade in (10, 60, 110, 160))))
     unit = inbox.take()
-    assert inbox.counts().missing_samples == 0
+    assert value(metrics.missing_samples) == 0
     assert np.abs(unit.pcm).max() == pytest.approx(16_000 / 32_768, rel=0.02)
     assert unit.frames[:, 24, 32, 0] == pytest.approx([10, 60, 110, 160], abs=3)
 
 
 def test_a_bad_picture_does_not_cost_the_sound() -> None:
-    inbox = Inbox(height=48, width=64)
+    inbox = Inbox(SPEC, ServerMetrics())
     converter = UserConverter(inbox=inbox, spec=SPEC, audio_rate=16_000, audio_channels=1)
     with pytest.raises(PictureError):
         converter.convert(user_unit(tone(16_000, 200, 0.16).tobytes(), jpeg(48, 64), b"no picture"))
@@ -167,7 +178,7 @@ def test_a_bad_picture_does_not_cost_the_sound() -> None:
 
 
 def test_only_the_newest_frames_of_a_fast_camera_are_decoded() -> None:
-    inbox = Inbox(height=48, width=64)
+    inbox = Inbox(SPEC, ServerMetrics())
     converter = UserConverter(inbox=inbox, spec=SPEC, audio_rate=16_000, audio_channels=1)
     converter.convert(
         user_unit(b"", b"not even looked at", *(jpeg(48, 64, shade) for shade in (20, 40, 60, 80)))
@@ -184,3 +195,22 @@ def test_the_agents_unit_is_coded() -> None:
     decoded = np.stack([simplejpeg.decode_jpeg(picture, "RGB") for picture in pictures])
     assert decoded.shape == frames.shape
     assert np.abs(decoded.astype(int) - frames).max() <= 2
+
+
+async def test_a_queue_that_is_full_loses_the_oldest(value: Callable[[Counter], float]) -> None:
+    lost = ServerMetrics().lost_units
+    queue: DropOldestQueue[int] = DropOldestQueue(2, lost)
+    for item in range(5):
+        queue.put(item)
+    assert (len(queue), value(lost)) == (2, 3)
+    assert [await queue.get(), await queue.get()] == [3, 4]
+    assert len(queue) == 0
+
+
+async def test_a_reader_waits_for_what_comes() -> None:
+    queue: DropOldestQueue[str] = DropOldestQueue(2, ServerMetrics().lost_units)
+    reader = asyncio.create_task(queue.get())
+    await asyncio.sleep(0)
+    assert not reader.done()
+    queue.put("item")
+    assert await reader == "item"
