@@ -20,7 +20,7 @@ from shared.models.pocket.state import PocketState
 from shared.models.solver import unit_noise
 from shared.models.transformer import Attend
 from shared.tables import from_table
-from training.performer import Batch, remember, velocity, velocity_loss
+from training.performer import AgentBatch, remember, velocity, velocity_loss
 from training.sequence import Past, Sequence, lay_sequence, reader, writer
 
 UNITS = 11
@@ -147,8 +147,8 @@ def test_the_listening_tower_is_laid_out_likewise() -> None:
     torch.testing.assert_close(torch.cat(made, dim=1), expected, atol=ROUNDING, rtol=1e-4)
 
 
-def random_batch(config: PocketConfig) -> Batch:
-    return Batch(
+def random_batch(config: PocketConfig) -> AgentBatch:
+    return AgentBatch(
         picture=torch.randn(1, UNITS, config.picture_tokens, config.video.latent_dim),
         sound=torch.randn(1, UNITS, STEPS_PER_UNIT, config.audio.latent_dim),
         phones=torch.randint(0, 40, (1, UNITS, STEPS_PER_UNIT)),
@@ -157,7 +157,7 @@ def random_batch(config: PocketConfig) -> Batch:
     )
 
 
-def write_slots(family: PocketFamily, state: PocketState, unit: int, batch: Batch) -> None:
+def write_slots(family: PocketFamily, state: PocketState, unit: int, batch: AgentBatch) -> None:
     network = family.weights.network
     words, phones = network.text_tokens(batch.words[:, unit], batch.phones[:, unit])
     gesture = network.gesture_token(batch.gestures[:, unit : unit + 1])

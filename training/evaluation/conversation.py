@@ -41,7 +41,7 @@ class Conversation:
 
 
 @dataclass(slots=True)
-class Recital(SpeechPointer):
+class ScriptedSpeech(SpeechPointer):
     """A pointer on rails: the phones of a recording frame by frame, instead of words under the timer."""
 
     script: deque[int] = field(default_factory=deque)
