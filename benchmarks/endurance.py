@@ -58,7 +58,7 @@ class Course:
 
 
 def endure(
-    family: Family[Any, Any],
+    family: Family,
     performer: Performing,
     options: PipelineOptions,
     *,
@@ -84,7 +84,7 @@ def endure(
     shortened = _Shortened(family)
     course = Course(sessions=sessions)
     talkers = [Talker(family) for _ in range(sessions)]
-    whole = cast("Family[Any, Any]", shortened)
+    whole = cast("Family", shortened)
     with seated(whole, performer.link, UnpacedClock(), options, talkers) as pipeline:
         for number in range(count):
             shortened.shows = all_media or number % MEDIA_EVERY == STARTED or number in {0, count - 1}
@@ -121,7 +121,7 @@ class _Shortened:
     In between both keep what they had last; towers and cache go on as ever.
     """
 
-    def __init__(self, family: Family[Any, Any]) -> None:
+    def __init__(self, family: Family) -> None:
         self.shows = True
         self._family = family
         self._tokens_1TC: Tensor | None = None

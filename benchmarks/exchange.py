@@ -1,4 +1,4 @@
-"""How slices travel, packed or layer by layer, and which process remembers: all four ways over one pair."""
+"""How slices travel, packed or layer by layer: both ways over one pair."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from rich.console import Console
 
 from benchmarks.harness import cut_down, hold, performer_process
 from scripts.bench import BenchResult
-from scripts.common import load_model
-from shared.chunking import ChunkMode, Rememberer
+from shared.chunking import ChunkMode
 from shared.clock import UnpacedClock
 from shared.config import RuntimeConfig, load_config
 from shared.models.family import Role
 from shared.models.layout import KVBlock
+from shared.processes.model import load_model
 from thinker.engine.pipeline import PipelineOptions
 
 # What can't overlap within one session, but for the way back: flat out, latents may lie unread for a while.
@@ -22,35 +22,28 @@ LOOP = ("remember", "state", "send", "append", "solve")
 
 
 def bench(args: argparse.Namespace, console: Console) -> BenchResult:
-    """Run all four ways flat out and say what is left of the exchange in the loop."""
+    """Run both flat out and say what is left of the exchange in the loop."""
     config = cut_down(load_config(args.config), args.layers)
     rows, loops = [], {}
-    for who in Rememberer:
-        for exchange in (ChunkMode.PACKED, ChunkMode.LAYERWISE):
-            console.print(f"{exchange.value}, the {who.value} remembers")
-            row = _run(config, exchange, who, args.units)
-            rows.append({"slices": exchange.value, "remembers": who.value} | row)
-            loops[exchange, who] = row["loop"]
-    packed = loops[ChunkMode.PACKED, Rememberer.THINKER]
+    for chunk_mode in (ChunkMode.PACKED, ChunkMode.LAYERWISE):
+        console.print(chunk_mode.value)
+        row = _run(config, chunk_mode, args.units)
+        rows.append({"slices": chunk_mode.value} | row)
+        loops[chunk_mode] = row["loop"]
     return BenchResult(
         rows=rows,
-        ratios={
-            "layerwise_over_packed_loop": loops[ChunkMode.LAYERWISE, Rememberer.THINKER] / packed,
-            "performer_over_thinker_loop": loops[ChunkMode.PACKED, Rememberer.PERFORMER] / packed,
-        },
+        ratios={"layerwise_over_packed_loop": loops[ChunkMode.LAYERWISE] / loops[ChunkMode.PACKED]},
         notes=[
             "means in ms, one session flat out; send: from the end of the pass until the slice is there",
-            "loop: remember + state + send + append + solve, and the way back of a slice that travels back",
+            "loop: remember + state + send + append + solve",
         ],
     )
 
 
-def _run(config: RuntimeConfig, exchange: ChunkMode, who: Rememberer, units: int) -> dict[str, float]:
-    config = dataclasses.replace(config, sessions=1, exchange=exchange.value, remember=who.value)
+def _run(config: RuntimeConfig, chunk_mode: ChunkMode, units: int) -> dict[str, float]:
+    config = dataclasses.replace(config, sessions=1, chunk_mode=chunk_mode.value)
     family = load_model(config, "cpu", Role.THINKER)
-    options = PipelineOptions(
-        exchange=exchange, rememberer=who, solve_timeout_s=config.solve_timeout_s, slots=1
-    )
+    options = PipelineOptions(chunk_mode=chunk_mode, solve_timeout_s=config.solve_timeout_s, slots=1)
     with performer_process(config, family) as link:
         measured = hold(family, link, UnpacedClock(), options, units=units)
     mean = measured.stages.mean_ms

@@ -11,7 +11,6 @@ import statistics
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from rich.console import Console
@@ -21,11 +20,11 @@ from benchmarks.harness import cut_down, spawned
 from benchmarks.planner.weights import weights_read
 from performer.group import RankGroup, join_leader_store, open_leader_store
 from scripts.bench import BenchResult
-from scripts.common import load_model
 from shared.config import RuntimeConfig, load_config
 from shared.devices import claim_core
 from shared.models.family import Family, Role
 from shared.models.tensor_parallel import WHOLE, ShardSpec
+from shared.processes.model import load_model
 
 RANKS = 2
 WITHIN_S = 600.0
@@ -86,7 +85,7 @@ def _measure(config: RuntimeConfig, group: RankGroup, solves: int) -> BenchResul
     one, two, waited = (each[WARM_UP_SOLVES:] for each in (one, two, waited))
     one_ms, two_ms, sums_ms = map(statistics.median, (one, two, waited))
 
-    def row(ranks: int, family: Family[Any, Any], ms: list[float], **more: float) -> dict[str, str | float]:
+    def row(ranks: int, family: Family, ms: list[float], **more: float) -> dict[str, str | float]:
         return {
             "ranks": ranks, "solve ms p50": statistics.median(ms), "least": min(ms),
             "weights MB a rank": weights_mb[ranks > 1], "cache MB a session": family.memory_bytes() / 1e6,
@@ -126,12 +125,12 @@ def _meet(group: RankGroup) -> None:
     group.reduce(torch.zeros(1))
 
 
-def _solve_of(family: Family[Any, Any]) -> Solve:
+def _solve_of(family: Family) -> Solve:
     state = family.init_state(family.allocate(1), 0, 0)
     return lambda: family.solve([state], [UNIT])
 
 
-def _weights_mb(family: Family[Any, Any]) -> float:
+def _weights_mb(family: Family) -> float:
     return sum(weights_read([_solve_of(family), _solve_of(family)]).values()) / 1e6
 
 

@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 
 from performer.loop import perform
-from scripts.common import handshake_params, load_model
-from shared.chunking import ChunkMode, Rememberer
+from shared.chunking import ChunkMode
 from shared.clock import Clock
 from shared.config import RuntimeConfig
 from shared.devices import claim_core
@@ -29,10 +28,14 @@ from shared.errors import RuntimeFault
 from shared.links.base import LinkEnd
 from shared.models.family import Family, Role, UserUnit
 from shared.models.single import replies_to
-from shared.parent import die_with_parent
-from shared.rendezvous import RendezvousListener, accept_performer, join_thinker
-from thinker.engine.pipeline import Counts, Pipeline, PipelineOptions
-from thinker.engine.timings import Timings
+from shared.processes.lifetime import die_with_parent
+from shared.processes.model import handshake_params, load_model
+from shared.processes.rendezvous import RendezvousListener, accept_peers, join_peer
+from shared.processes.roles import PERFORMER, THINKER
+from shared.processes.secret import new_secret
+from thinker.engine.pipeline import Pipeline, PipelineOptions
+from thinker.engine.running_session import RunningSession
+from thinker.engine.timings import Counts, Timings
 
 JOIN_WITHIN_S = 120.0
 END_WITHIN_S = 10.0
@@ -49,7 +52,7 @@ class Talker:
         arrives_at: when the first unit is complete, in seconds of the monotonic clock.
     """
 
-    def __init__(self, family: Family[Any, Any], *, arrives_at: float = 0.0) -> None:
+    def __init__(self, family: Family, *, arrives_at: float = 0.0) -> None:
         media = family.media
         rng = np.random.default_rng(0)
         self._pcm = (0.05 * rng.standard_normal(media.input_unit_samples)).astype(np.float32)
@@ -86,14 +89,14 @@ def cut_down(config: RuntimeConfig, layers: int | None) -> RuntimeConfig:
 def pipeline_options(config: RuntimeConfig, sessions: int = 1, phases: int = 1) -> PipelineOptions:
     """How the config has sessions run, for so many of them."""
     return PipelineOptions(
-        slots=sessions, phases=min(phases, sessions), exchange=ChunkMode(config.exchange),
-        rememberer=Rememberer(config.remember), solve_timeout_s=config.solve_timeout_s,
+        slots=sessions, phases=min(phases, sessions), chunk_mode=ChunkMode(config.chunk_mode),
+        solve_timeout_s=config.solve_timeout_s,
     )  # fmt: skip
 
 
 @contextmanager
 def seated(
-    family: Family[Any, Any],
+    family: Family,
     link: LinkEnd,
     clock: Clock,
     options: PipelineOptions,
@@ -102,23 +105,28 @@ def seated(
     """A pipeline with a session for each user; they end with the context, if it ends well."""
     pipeline = Pipeline(
         family=family, link=link, memory=family.allocate(options.slots), clock=clock, wakeup=link.receiver,
-        options=options, timings=Timings(one_host=True), counts=Counts(),
+        options=options, timings=Timings(clock, one_host=True), counts=Counts(),
     )  # fmt: skip
     for number, talker in zip(_session_numbers, talkers, strict=False):
-        pipeline.open(session=number, seed=number, source=talker, on_unit=lambda _: None)
+        pipeline.open(
+            RunningSession(
+                number=number, seed=number, source=talker, on_unit=lambda _: None,
+                clock=pipeline.unit_clock(),
+            )
+        )  # fmt: skip
     yield pipeline
     while not pipeline.idle:
         pipeline.wakeup.wait(None)
         pipeline.collect()
-    for seat in list(pipeline.seats):
-        pipeline.close(seat)
+    for session in list(pipeline.sessions):
+        pipeline.close(session)
 
 
 _session_numbers = itertools.count(1)
 
 
 def hold(
-    family: Family[Any, Any],
+    family: Family,
     link: LinkEnd,
     clock: Clock,
     options: PipelineOptions,
@@ -128,7 +136,7 @@ def hold(
     when_warm: Callable[[], None] = lambda: None,
 ) -> Measured:
     """Hold so many sessions through the pair for so many units each, after a warm-up."""
-    measured = Measured(one_host=True)
+    measured = Measured(clock, one_host=True)
     with seated(family, link, clock, options, [Talker(family) for _ in range(sessions)]) as pipeline:
         while pipeline.counts.emitted < warm_up_units(units, sessions) * sessions:
             pipeline.step()
@@ -148,7 +156,7 @@ def warm_up_units(units: int, sessions: int = 1) -> int:
 
 
 def one_process(
-    family: Family[Any, Any], units: int, sessions: int = 1, when_warm: Callable[[], None] = lambda: None
+    family: Family, units: int, sessions: int = 1, when_warm: Callable[[], None] = lambda: None
 ) -> float:
     """Milliseconds in which one process moves all sessions on by a unit, batched."""
     talkers = [Talker(family) for _ in range(sessions)]
@@ -172,17 +180,16 @@ class Performing:
 
 
 @contextmanager
-def performing(
-    config: RuntimeConfig, family: Family[Any, Any], *, link: str = "auto"
-) -> Iterator[Performing]:
+def performing(config: RuntimeConfig, family: Family, *, link: str = "auto") -> Iterator[Performing]:
     """A Performer in a process of its own; it ends with the context."""
-    with RendezvousListener("127.0.0.1", 0) as listener:
-        process = spawned(_perform, config, listener.port, link)
+    secret = new_secret()
+    with RendezvousListener("127.0.0.1", 0, secret=secret, role=THINKER) as listener:
+        process = spawned(_perform, config, listener.port, secret, link)
         ended = threading.Event()
         threading.Thread(target=_watch, args=(process, ended), daemon=True).start()
         try:
-            terms = handshake_params(family, config, link)
-            with accept_performer(listener, terms, timeout_s=JOIN_WITHIN_S, stop=ended) as end:
+            params = handshake_params(family, config, secret=secret, link=link)
+            with accept_peers(listener, params, timeout_s=JOIN_WITHIN_S, stop=ended)["performer"] as end:
                 assert process.pid is not None
                 yield Performing(link=end, pid=process.pid)
             ended.wait(END_WITHIN_S)
@@ -192,9 +199,7 @@ def performing(
 
 
 @contextmanager
-def performer_process(
-    config: RuntimeConfig, family: Family[Any, Any], *, link: str = "auto"
-) -> Iterator[LinkEnd]:
+def performer_process(config: RuntimeConfig, family: Family, *, link: str = "auto") -> Iterator[LinkEnd]:
     """The link to a Performer in a process of its own; both end with the context."""
     with performing(config, family, link=link) as performer:
         yield performer.link
@@ -229,17 +234,16 @@ def _watch(process: BaseProcess, ended: threading.Event) -> None:
     ended.set()
 
 
-def _perform(config: RuntimeConfig, port: int, link: str) -> None:
+def _perform(config: RuntimeConfig, port: int, secret: str, link: str) -> None:
     family = load_model(config, "cpu", Role.PERFORMER)
-    terms = handshake_params(family, config, link)
+    params = handshake_params(family, config, secret=secret, link=link)
     with (
         claim_core("performer", config.pin),
-        join_thinker("127.0.0.1", port, terms, timeout_s=JOIN_WITHIN_S) as end,
+        join_peer("127.0.0.1", port, params, role=PERFORMER, at=THINKER, timeout_s=JOIN_WITHIN_S) as end,
     ):
         perform(
             family,
             end,
             slots=config.sessions,
             stopping=lambda: False,
-            remembers=config.remember == "performer",
         )

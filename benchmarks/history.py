@@ -9,7 +9,6 @@ import math
 import time
 from collections.abc import Sequence
 from statistics import median
-from typing import Any
 
 from rich.console import Console
 from rich.progress import Progress
@@ -17,11 +16,11 @@ from rich.progress import Progress
 from benchmarks.endurance import Course, Stretch, endure
 from benchmarks.harness import Performing, Talker, performing, pipeline_options, seated
 from scripts.bench import BenchResult
-from scripts.common import load_model
 from shared.clock import UnpacedClock
 from shared.config import RuntimeConfig, load_config
 from shared.devices import claim_core
 from shared.models.family import Family, Role
+from shared.processes.model import load_model
 
 OWN = "as configured"
 SPANS = {"window": 24, "full": 128}  # units, of the kinds of history that are tried besides
@@ -73,12 +72,12 @@ def histories(config: RuntimeConfig) -> dict[str, RuntimeConfig]:
     found = {OWN: config}
     for history, span in SPANS.items():
         spans = dict.fromkeys(("picture", "sound", "text"), span)
-        model = config.model | {"history": history, "spans": spans}
+        model = config.model | {"spans": spans}
         found[f"{history}, {span} units"] = dataclasses.replace(config, weights="", model=model)
     return found
 
 
-def units_of(hours: float, family: Family[Any, Any]) -> int:
+def units_of(hours: float, family: Family) -> int:
     """How many units so many hours are."""
     return max(1, round(hours * 3.6e6 / family.media.unit_ms))
 
@@ -95,7 +94,7 @@ class Slide:
     """A unit of a session that is hours old ÷ a unit of a young one."""
 
 
-def watch_slide(family: Family[Any, Any], performer: Performing, config: RuntimeConfig, *, far: int) -> Slide:
+def watch_slide(family: Family, performer: Performing, config: RuntimeConfig, *, far: int) -> Slide:
     """Run sessions past every wrap of their caches; in turn with them others, which begin at unit `far`.
 
     What a unit takes is the least that it took in any session.
@@ -121,12 +120,12 @@ def worst_over_neighbours(costs: Sequence[float]) -> float:
 
 
 def _unit_costs(
-    family: Family[Any, Any], performer: Performing, config: RuntimeConfig, units: int, first: int
+    family: Family, performer: Performing, config: RuntimeConfig, units: int, first: int
 ) -> list[float]:
     """Seconds between one unit and the next of a session that begins at unit `first`."""
     options, talkers = pipeline_options(config), [Talker(family)]
     with seated(family, performer.link, UnpacedClock(), options, talkers) as pipeline:
-        pipeline.seats[0].unit = first
+        pipeline.sessions[0].unit = first
         moments: list[float] = []
         while len(moments) <= units:
             pipeline.step()
@@ -139,7 +138,7 @@ def _long_run(
     args: argparse.Namespace,
     console: Console,
     config: RuntimeConfig,
-    family: Family[Any, Any],
+    family: Family,
     performer: Performing,
 ) -> Course:
     units = units_of(args.hours, family) // args.sessions

@@ -13,13 +13,13 @@ from typing import Any, Self
 
 from benchmarks.harness import END_WITHIN_S, hold, one_process, performing, pipeline_options, spawned
 from benchmarks.planner.measure import WeightBytes, weight_bytes
-from scripts.common import load_model
 from shared.clock import UnpacedClock
 from shared.config import RuntimeConfig
 from shared.devices import claim_core
 from shared.errors import RuntimeFault
 from shared.memory import rss_mb
 from shared.models.family import Role
+from shared.processes.model import load_model
 
 MEMORY = "memory"
 

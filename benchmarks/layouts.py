@@ -26,15 +26,11 @@ def bench(args: argparse.Namespace, console: Console) -> BenchResult:
     config = load_config(args.config)
     one = dataclasses.replace(config, threads=1)
     pair = Worker(name="pair", serve=serve_pair, config=dataclasses.replace(one, sessions=max(SESSIONS)))
-    other = Worker(
-        name="pair whose Performer remembers", serve=serve_pair,
-        config=dataclasses.replace(pair.config, remember="performer"),
-    )  # fmt: skip
     single = Worker(name="one process, 1 thread", serve=serve_one_process, config=one)
     second = Worker(name="the other replica", serve=serve_one_process, config=one)
     threads = dataclasses.replace(config, threads=2)
     double = Worker(name="one process, 2 threads", serve=serve_one_process, config=threads)
-    workers = (pair, other, single, second, double)
+    workers = (pair, single, second, double)
     with ExitStack() as stack:
         for worker in workers:
             stack.enter_context(worker)
@@ -47,8 +43,7 @@ def bench(args: argparse.Namespace, console: Console) -> BenchResult:
             console.print(f"now {sessions} sessions")
             units = max(1, args.units // sessions)
             layouts: dict[str, Callable[[], float]] = {
-                f"{name}, {phases} phase{'s' if phases > 1 else ''}": _together(each, units, sessions, phases)
-                for name, each in (("pair", pair), ("performer remembers", other))
+                f"pair, {phases} phase{'s' if phases > 1 else ''}": _together(pair, units, sessions, phases)
                 for phases in PHASES
                 if phases <= sessions
             }

@@ -19,7 +19,9 @@ from benchmarks.harness import spawned
 from scripts.bench import BenchResult
 from shared.links.base import LinkEnd, LinkShape
 from shared.links.choose import missing
-from shared.rendezvous import HandshakeParams, RendezvousListener, accept_performer, join_thinker
+from shared.processes.rendezvous import HandshakeParams, RendezvousListener, accept_peers, join_peer
+from shared.processes.roles import PERFORMER, THINKER
+from shared.processes.secret import new_secret
 from shared.slices import Kind, SliceHeader
 
 KB, MB = 1 << 10, 1 << 20
@@ -32,7 +34,7 @@ BYTES_A_ROUND = 64 * MB  # one way through each link, at most
 MESSAGES_A_ROUND = (4, 100)  # at least, at most
 SPIN_UP_S = 3.0
 WITHIN_S = 60.0
-ECHO, ACKNOWLEDGE, TAKE = range(3)  # what the other process does with a message: said as its epoch
+ECHO, ACKNOWLEDGE, TAKE = range(3)  # what the other process does with a message: said as its layer
 
 Key = tuple[str, str, str]
 """What was measured, over which link, of which size."""
@@ -148,7 +150,7 @@ def _send(end: LinkEnd, payload: Tensor, then: int) -> None:
     began = time.monotonic_ns()
     room.copy_(payload)
     header = SliceHeader(
-        kind=Kind.STATE, session=0, epoch=then, unit=0, payload_bytes=len(payload),
+        kind=Kind.STATE, session=0, layer=then, unit=0, payload_bytes=len(payload),
         append_ns=time.monotonic_ns() - began,
     )  # fmt: skip
     end.sender.send(header)
@@ -171,23 +173,23 @@ class Copies:
 @contextmanager
 def _other_end(link: str) -> Iterator[LinkEnd]:
     """A link to a process of its own that does what messages say."""
-    terms = HandshakeParams(digest="bench", shape=SHAPE, link=link)
-    with RendezvousListener("127.0.0.1", 0) as listener:
-        process = spawned(_answer, terms, listener.port)
+    params = HandshakeParams(secret=new_secret(), digest="bench", shape=SHAPE, link=link)
+    with RendezvousListener("127.0.0.1", 0, secret=params.secret, role=THINKER) as listener:
+        process = spawned(_answer, params, listener.port)
         try:
-            with accept_performer(listener, terms, timeout_s=WITHIN_S) as end:
+            with accept_peers(listener, params, timeout_s=WITHIN_S)["performer"] as end:
                 yield end
                 end.sender.reserve(WITHIN_S)
-                end.sender.send(SliceHeader(kind=Kind.END, session=0, epoch=TAKE, unit=0))
+                end.sender.send(SliceHeader(kind=Kind.END, session=0, layer=TAKE, unit=0))
                 process.join(WITHIN_S)
         finally:
             process.kill()
             process.join()
 
 
-def _answer(terms: HandshakeParams, port: int) -> None:
+def _answer(params: HandshakeParams, port: int) -> None:
     torch.set_num_threads(1)
-    with join_thinker("127.0.0.1", port, terms, timeout_s=WITHIN_S) as end:
+    with join_peer("127.0.0.1", port, params, role=PERFORMER, at=THINKER, timeout_s=WITHIN_S) as end:
         there = torch.ones(SHAPE.to_peer, dtype=torch.uint8)
         while _answer_next(end, there):
             pass
@@ -196,7 +198,7 @@ def _answer(terms: HandshakeParams, port: int) -> None:
 def _answer_next(end: LinkEnd, there: Tensor) -> bool:
     """Do what the next message says; its copy in comes back as `append_ns`, its copy out as `solve_ns`."""
     header, payload = end.receiver.receive(WITHIN_S * ROUNDS)
-    num_bytes = header.payload_bytes if header.epoch == ECHO else 0
+    num_bytes = header.payload_bytes if header.layer == ECHO else 0
     began = time.monotonic_ns()
     if num_bytes:
         end.sender.reserve(WITHIN_S)[:num_bytes].copy_(payload)
@@ -204,10 +206,10 @@ def _answer_next(end: LinkEnd, there: Tensor) -> bool:
         there[: header.payload_bytes].copy_(payload)
     received_ns = time.monotonic_ns()
     end.receiver.release()
-    if header.epoch != TAKE:
+    if header.layer != TAKE:
         end.sender.reserve(WITHIN_S)
         answer = SliceHeader(
-            kind=Kind.LATENTS, session=0, epoch=0, unit=0, payload_bytes=num_bytes,
+            kind=Kind.LATENTS, session=0, unit=0, payload_bytes=num_bytes,
             received_at_ns=received_ns, append_ns=header.append_ns, solve_ns=received_ns - began,
         )  # fmt: skip
         end.sender.send(answer)

@@ -9,11 +9,11 @@ from rich.console import Console
 
 from benchmarks.harness import Measured, hold, one_process, performer_process
 from scripts.bench import BenchResult
-from scripts.common import load_model
-from shared.chunking import ChunkMode, Rememberer
+from shared.chunking import ChunkMode
 from shared.clock import Clock, MonotonicClock, UnpacedClock
 from shared.config import load_config
 from shared.devices import claim_core
+from shared.processes.model import load_model
 from thinker.engine.pipeline import PipelineOptions
 from thinker.engine.running_session import Pacing
 from thinker.engine.timings import LOOP, STAGES
@@ -23,13 +23,13 @@ def bench(args: argparse.Namespace, console: Console) -> BenchResult:
     """Run all three and compare."""
     config = dataclasses.replace(load_config(args.config), sessions=1)
     family = load_model(config, "cpu")
-    exchange = ChunkMode(config.exchange)
+    chunk_mode = ChunkMode(config.chunk_mode)
     with claim_core("thinker", config.pin), performer_process(config, family) as link:
         console.print(f"link {link.kind}, {args.units} units a run")
 
         def run(clock: Clock, pacing: Pacing) -> Measured:
             options = PipelineOptions(
-                pacing=pacing, exchange=exchange, rememberer=Rememberer(config.remember),
+                pacing=pacing, chunk_mode=chunk_mode,
                 solve_timeout_s=config.solve_timeout_s,
             )  # fmt: skip
             return hold(family, link, clock, options, units=args.units)

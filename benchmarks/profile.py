@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from multiprocessing.synchronize import Event
-from typing import Any
 
 from rich.console import Console
 
@@ -17,12 +16,12 @@ from benchmarks.planner.load import STAGES
 from benchmarks.planner.measure import WARM_UP_UNITS, Batch, weight_bytes
 from benchmarks.planner.profile import Curve, Exchange, Profile, Sizes, Stage, Stages
 from scripts.bench import BenchResult
-from scripts.common import load_model
 from shared.clock import MonotonicClock
 from shared.config import RuntimeConfig, load_config
 from shared.devices import describe
 from shared.models.family import Family
 from shared.models.layout import KVBlock
+from shared.processes.model import load_model
 from thinker.engine.pipeline import PipelineOptions
 
 BATCHES = (1, 2, 4, 8)
@@ -58,7 +57,7 @@ def bench(args: argparse.Namespace, console: Console) -> BenchResult:
     return BenchResult(rows=rows, ratios=ratios, notes=_notes(profile), extra={"profile": asdict(profile)})
 
 
-def _measured(family: Family[Any, Any], units: int) -> list[Batch]:
+def _measured(family: Family, units: int) -> list[Batch]:
     batches = [Batch(family, sessions) for sessions in BATCHES]
     for batch in batches:
         batch.run(WARM_UP_UNITS)
@@ -84,7 +83,7 @@ def _stage(batches: list[Batch], name: str) -> Stage:
     return Stage(ms=curve, spread=batches[0].spread(name))
 
 
-def _exchange(config: RuntimeConfig, family: Family[Any, Any], pack_ms: float, units: int) -> Exchange:
+def _exchange(config: RuntimeConfig, family: Family, pack_ms: float, units: int) -> Exchange:
     """From a pair on the clock: how long a message is on its way while neither side works on it.
 
     Through memory of one host that does not depend on its size: what copying takes is in `pack` and `append`.
@@ -96,7 +95,7 @@ def _exchange(config: RuntimeConfig, family: Family[Any, Any], pack_ms: float, u
     return Exchange(fixed_us=round(1e3 * max(0.0, there_ms + back_ms) / 2, 1), us_per_mb=0.0)
 
 
-def _sizes(family: Family[Any, Any]) -> Sizes:
+def _sizes(family: Family) -> Sizes:
     weights = weight_bytes(family)
     return Sizes(
         thinker_weights=weights.thinker,
@@ -109,7 +108,7 @@ def _sizes(family: Family[Any, Any]) -> Sizes:
     )
 
 
-def _slow_down(config: RuntimeConfig, family: Family[Any, Any], units: int) -> float:
+def _slow_down(config: RuntimeConfig, family: Family, units: int) -> float:
     """A unit in one process while another does the same ÷ while it rests; the two take turns."""
     apart, beside = Batch(family, 1), Batch(family, 1)
     with _neighbour(config) as busy:

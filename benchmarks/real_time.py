@@ -5,14 +5,13 @@ from __future__ import annotations
 import random
 import time
 from dataclasses import dataclass
-from typing import Any
 
 from benchmarks.harness import Talker, seated
 from shared.clock import MonotonicClock
 from shared.links.base import LinkEnd
 from shared.models.family import Family
-from thinker.engine.pipeline import Counts, PipelineOptions
-from thinker.engine.timings import Timings
+from thinker.engine.pipeline import PipelineOptions
+from thinker.engine.timings import Counts, Timings
 
 ARRIVE_WITHIN_S = 0.48  # random moments of the first three units
 JUDGED_AFTER_S = 4.0  # whether sessions are hopelessly late
@@ -31,7 +30,7 @@ class Held:
 
 
 def hold_in_real_time(
-    family: Family[Any, Any],
+    family: Family,
     link: LinkEnd,
     options: PipelineOptions,
     *,
@@ -46,7 +45,7 @@ def hold_in_real_time(
         warm_until = now + 2 * ARRIVE_WITHIN_S
         while time.monotonic() < warm_until:
             pipeline.step()
-        timings, counts = Timings(one_host=True), Counts()
+        timings, counts = Timings(pipeline.clock, one_host=True), Counts()
         pipeline.timings, pipeline.counts = timings, counts
         began = time.monotonic()
         while (lasted := time.monotonic() - began) < seconds:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import itertools
 import logging
@@ -27,10 +26,10 @@ from benchmarks.harness import SENTENCE, spawned
 from client.errors import ClientError
 from client.options import ClientOptions, ClientSummary
 from client.run import run_client
-from scripts import live
-from scripts.pair import Pair, free_port, running_pair
 from shared.config import RuntimeConfig
 from shared.errors import RuntimeFault
+from shared.processes.launch import Deployment, free_port, launched
+from shared.processes.roles import ROLES
 
 ARRIVE_WITHIN_S = 2.0  # random to the server: clients take their time to connect
 ANSWER_WITHIN_S = 30.0
@@ -90,7 +89,7 @@ def serve_clients(config: RuntimeConfig, *, clients: int, seconds: float) -> Ser
         theirs.close()
         try:
             _receive(ours, ANSWER_WITHIN_S)
-            pids = (pair.thinker.pid, pair.performer.pid)
+            pids = [pair.children.pid(name) for name in ROLES]
             began, before = time.monotonic(), [cpu_s(pid) for pid in pids]
             time.sleep(seconds)
             report, lasted = cast("dict[str, Any]", pair.report()), time.monotonic() - began
@@ -119,12 +118,12 @@ def cpu_s(pid: int) -> float:
 
 
 @contextmanager
-def _pair(config: RuntimeConfig, folder: Path) -> Iterator[Pair]:
-    parser = argparse.ArgumentParser()
-    live.add_arguments(parser)
-    file = _config_file(config, folder)
-    args = parser.parse_args(["--config", str(file), "--port", str(free_port("127.0.0.1"))])
-    with running_pair(args) as pair:
+def _pair(config: RuntimeConfig, folder: Path) -> Iterator[Deployment]:
+    file, port = str(_config_file(config, folder)), str(free_port("127.0.0.1"))
+    options = "--config", file
+    with launched(
+        thinker=(*options, "--port", port), performer=options, url=f"http://127.0.0.1:{port}", token=None
+    ) as pair:
         pair.wait_ready(threading.Event())
         yield pair
 

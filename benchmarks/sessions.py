@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from functools import partial
 from statistics import median
-from typing import Any
 
 import torch
 from rich.console import Console
@@ -18,12 +17,12 @@ from benchmarks.planner.measure import WARM_UP_UNITS, Batch
 from benchmarks.real_time import Held, hold_in_real_time
 from benchmarks.served import serve_clients
 from scripts.bench import BenchResult
-from scripts.common import load_model
 from shared.clock import UnpacedClock
 from shared.config import RuntimeConfig, load_config
 from shared.devices import claim_core
 from shared.links.base import LinkEnd
 from shared.models.family import Family
+from shared.processes.model import load_model
 from thinker.engine.pipeline import PipelineOptions
 
 BATCHES = (1, 2, 4, 8)
@@ -69,7 +68,7 @@ def bench(args: argparse.Namespace, console: Console) -> BenchResult:
     )
 
 
-def batch_costs(family: Family[Any, Any], units: int) -> dict[str, dict[int, float]]:
+def batch_costs(family: Family, units: int) -> dict[str, dict[int, float]]:
     """Milliseconds of each stage by the number of sessions in a batch, in one process, taking turns."""
     batches = [Batch(family, sessions) for sessions in BATCHES]
     singly = _Decoders(family)
@@ -89,7 +88,7 @@ def batch_costs(family: Family[Any, Any], units: int) -> dict[str, dict[int, flo
 class _Decoders:
     """Sessions that are decoded one after the other."""
 
-    def __init__(self, family: Family[Any, Any]) -> None:
+    def __init__(self, family: Family) -> None:
         self.seconds: dict[int, list[float]] = {number: [] for number in BATCHES}
         self._family = family
         memory = family.allocate(max(BATCHES))
@@ -106,7 +105,7 @@ class _Decoders:
 
 
 def in_real_time(
-    config: RuntimeConfig, family: Family[Any, Any], seconds: float, console: Console
+    config: RuntimeConfig, family: Family, seconds: float, console: Console
 ) -> dict[int, list[Held]]:
     """By the number of phases, every number of sessions that was tried, in order.
 
@@ -134,7 +133,7 @@ def in_real_time(
     return found
 
 
-def _guess(family: Family[Any, Any], link: LinkEnd, options: PipelineOptions) -> int:
+def _guess(family: Family, link: LinkEnd, options: PipelineOptions) -> int:
     sessions = options.slots
     flat = hold(family, link, UnpacedClock(), options, units=TRIED_UNITS, sessions=sessions)
     return min(MOST_SESSIONS, max(1, int(sessions * family.media.unit_ms / flat.round_ms)))

@@ -14,7 +14,7 @@ from typing import Any
 import av
 import numpy as np
 
-from client.errors import DeviceError
+from client.errors import MediaDeviceError
 from client.media import FPS, UNIT_FRAMES
 from client.pictures import Picture, cover
 
@@ -29,14 +29,14 @@ def load_opencv() -> ModuleType:
     """The module cv2.
 
     Raises:
-        DeviceError: when it is not installed.
+        MediaDeviceError: when it is not installed.
     """
     os.environ.setdefault("OPENCV_LOG_LEVEL", "OFF")  # what goes wrong is told here, in one line
     os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")
     try:
         return importlib.import_module("cv2")
     except ImportError as error:
-        raise DeviceError(
+        raise MediaDeviceError(
             f"a camera needs OpenCV: pip install 'thinker-performer[client]' ({error})"
         ) from error
 
@@ -48,7 +48,7 @@ class Webcam:
         source: number of a camera, or a path or address that OpenCV can open.
 
     Raises:
-        DeviceError: when OpenCV is not installed.
+        MediaDeviceError: when OpenCV is not installed.
     """
 
     def __init__(self, source: str) -> None:

@@ -18,7 +18,7 @@ import soxr
 
 from client.camera import Webcam, list_cameras
 from client.decode import Pcm, Samples
-from client.errors import DeviceError
+from client.errors import MediaDeviceError
 from client.media import RATE, UNIT_S, UNIT_SAMPLES, UserPart
 from client.playout import Playout
 
@@ -36,16 +36,16 @@ def load_sounddevice() -> ModuleType:
     """The module sounddevice.
 
     Raises:
-        DeviceError: when it or the PortAudio library is not installed.
+        MediaDeviceError: when it or the PortAudio library is not installed.
     """
     try:
         return importlib.import_module("sounddevice")
     except ImportError as error:
-        raise DeviceError(
+        raise MediaDeviceError(
             "microphone and loudspeaker need sounddevice: pip install 'thinker-performer[client]'"
         ) from error
     except OSError as error:
-        raise DeviceError(
+        raise MediaDeviceError(
             "microphone and loudspeaker need PortAudio: apt install libportaudio2 (Debian, Ubuntu)"
         ) from error
 
@@ -55,7 +55,7 @@ def list_devices() -> list[str]:
     lines = ["Cameras (--camera NUMBER):", *(list_cameras() or ["  none"]), ""]
     try:
         found = load_sounddevice().query_devices()
-    except DeviceError as error:
+    except MediaDeviceError as error:
         return [*lines, f"Sound: {error}"]
     for title, option, channels in (
         ("Microphones", "--microphone", "max_input_channels"),
@@ -78,8 +78,8 @@ def _find(sounddevice: ModuleType, name: str, kind: str) -> dict[str, Any]:
         device: dict[str, Any] = sounddevice.query_devices(which, kind)
     except (ValueError, sounddevice.PortAudioError) as error:
         if which is None:
-            raise DeviceError(f"the system has no sound {kind}") from error
-        raise DeviceError(f"no sound {kind} {name!r} (--list-devices shows what there is)") from error
+            raise MediaDeviceError(f"the system has no sound {kind}") from error
+        raise MediaDeviceError(f"no sound {kind} {name!r} (--list-devices shows what there is)") from error
     return device
 
 
@@ -87,7 +87,7 @@ class Microphone:
     """Records at the device's own rate; `read` gives 16 kHz mono.
 
     Raises:
-        DeviceError: when there is no such device or it can't be opened.
+        MediaDeviceError: when there is no such device or it can't be opened.
     """
 
     def __init__(self, name: str = DEFAULT) -> None:
@@ -112,7 +112,7 @@ class Microphone:
             )
             self._stream.start()
         except sounddevice.PortAudioError as error:
-            raise DeviceError(f"microphone {self.name}: {error}") from error
+            raise MediaDeviceError(f"microphone {self.name}: {error}") from error
 
     def wait_started(self, timeout_s: float) -> bool:
         """Whether the first sound came in this time."""
@@ -168,7 +168,7 @@ class Loudspeaker:
         name: of the device, its number, or `default`.
 
     Raises:
-        DeviceError: when there is no such device or it can't be opened.
+        MediaDeviceError: when there is no such device or it can't be opened.
     """
 
     def __init__(self, playout: Playout, *, rate: int, name: str = DEFAULT) -> None:
@@ -191,7 +191,7 @@ class Loudspeaker:
             )
             self._stream.start()
         except sounddevice.PortAudioError as error:
-            raise DeviceError(f"loudspeaker {self.name}: {error}") from error
+            raise MediaDeviceError(f"loudspeaker {self.name}: {error}") from error
         playout.latency_us = round(self._stream.latency * 1_000_000)
 
     @property
@@ -278,13 +278,13 @@ def open_devices(*, microphone: str | None, camera: str | None, wait_camera_s: f
             ears = Microphone(microphone)
             log.info("microphone: %s", ears.name)
             ears.wait_started(START_S)
-        except DeviceError as error:
+        except MediaDeviceError as error:
             log.warning("going on without a microphone: %s", error)
     if camera is not None:
         try:
             eyes = Webcam(camera)
             if not eyes.wait_opened(wait_camera_s):
                 log.warning("camera %s is slow to open: going on, it may still come", camera)
-        except DeviceError as error:
+        except MediaDeviceError as error:
             log.warning("going on without a camera: %s", error)
     return DeviceUser(microphone=ears, webcam=eyes)

@@ -3,7 +3,7 @@
 ClientError
 ├── UsageError         what was asked for can't be done (exit 2)
 │   └── MediaError     the input file is missing, broken or holds neither sound nor picture
-├── DeviceError        a camera, microphone, loudspeaker or window can't be used
+├── MediaDeviceError        a camera, microphone, loudspeaker or window can't be used
 ├── RecordError        the recording can't be written
 └── ConnectionFailed   no session with the server, or it broke off
     └── Unauthorised   the server refused the token (exit 2)
@@ -28,7 +28,7 @@ class MediaError(UsageError):
     """The input file is missing, broken or holds neither sound nor picture."""
 
 
-class DeviceError(ClientError):
+class MediaDeviceError(ClientError):
     """A camera, microphone, loudspeaker or window can't be used."""
 
 

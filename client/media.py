@@ -1,6 +1,6 @@
 """The user's part, one unit at a time: from any media file, or silence.
 
-`UserSource` is what the session asks for the user's part; `client.devices` has the one with camera and
+`MediaSource` is what the session asks for the user's part; `client.devices` has the one with camera and
 microphone.
 """
 
@@ -29,7 +29,7 @@ class UserPart:
     frames: list[Picture]
 
 
-class UserSource(Protocol):
+class MediaSource(Protocol):
     """Where the user's part comes from.
 
     Attributes:

@@ -70,6 +70,8 @@ class ClientSummary:
             that comes at once would take, and where the recording has the agent.
         said: the agent's whole text; `heard`: the part whose sound was played.
         understood: what the agent took for requests, and in which units.
+        conversation: `who` ("user", "agent"), `text` and `unit` of everything said, in order: what was typed,
+            what was understood, and what the agent said, a turn at a time.
         record: the file that was written.
     """
 
@@ -89,6 +91,7 @@ class ClientSummary:
     said: str = ""
     heard: str = ""
     understood: list[dict[str, str | int]] = dataclasses.field(default_factory=list)
+    conversation: list[dict[str, str | int]] = dataclasses.field(default_factory=list)
     record: str | None = None
 
 

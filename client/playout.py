@@ -5,7 +5,7 @@ pulls samples out, and whoever paints asks for the picture that is due. Time pas
 pulled, so sound and picture can't drift apart.
 
 Playing begins with the first whole unit and a head start of silence. When the buffer runs dry the sound
-fades out and waits for the next unit and a smaller head start; when so much waits that the talk would lag
+fades out and waits for the next unit and a smaller head start; when so much waits that the sound would lag
 behind, the oldest units are dropped. Edges fade, so that none of it clicks.
 """
 

@@ -23,7 +23,7 @@ from client.pictures import Picture, resize
 
 log = logging.getLogger(__name__)
 
-MAX_GAP_UNITS = 375  # a minute; a larger jump of the numbers is not a gap in the talk
+MAX_GAP_UNITS = 375  # a minute; a larger jump of the numbers is not a gap of the session
 MAX_DELAY_S = 60.0  # of the agent's first unit
 MAX_USER_FRAMES = 256  # that wait for the agent's, 10 s
 MAX_AGENT_FRAMES = 50  # that wait for the user's, 2 s; then the user is left out

@@ -20,7 +20,7 @@ MAX_WAITING = 64  # units on their way to the encoder, 5 s of both sides
 class RecordingThread:
     """Takes what is to be recorded, in order.
 
-    When the machine can't keep up, units are lost to the recording (as gaps), not to the talk.
+    When the machine can't keep up, units are lost to the recording (as gaps), not to the session.
     """
 
     def __init__(self, recorder: Recorder) -> None:

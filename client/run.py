@@ -8,12 +8,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from client.devices import open_devices
-from client.media import FileUser, SilentUser, UserSource
+from client.media import FileUser, MediaSource, SilentUser
 from client.options import ClientOptions, ClientSummary
+from client.player import Player
 from client.recorder import check_target
-from client.session import Session, open_session, session_url
-from client.stage import Stage
-from client.talk import Talk
+from client.session import ClientSession, open_session, session_url
+from client.session_loop import SessionLoop
 from protocol import messages as m
 
 log = logging.getLogger(__name__)
@@ -51,21 +51,21 @@ async def run_client(
             if ready is None:
                 return ClientSummary(ended="stopped")
             log.info("session %s with %s", ready.session_id, ready.model)
-            stage = Stage(
+            player = Player(
                 ready,
                 speaker=options.speaker,
                 window=options.window,
                 on_heard=on_heard or (lambda _text: None),
             )
-            with contextlib.closing(stage):
-                talk = Talk(
-                    options, session, ready, source=source, stage=stage, worker=worker, began=began,
+            with contextlib.closing(player):
+                session_loop = SessionLoop(
+                    options, session, ready, source=source, player=player, worker=worker, began=began,
                     on_understood=on_understood or (lambda _request: None),
                 )  # fmt: skip
-                return await talk.run(stop)
+                return await session_loop.run(stop)
 
 
-def _open_source(options: ClientOptions) -> UserSource:
+def _open_source(options: ClientOptions) -> MediaSource:
     if options.input is not None:
         return FileUser(options.input)
     if options.microphone is None and options.camera is None:
@@ -73,7 +73,7 @@ def _open_source(options: ClientOptions) -> UserSource:
     return open_devices(microphone=options.microphone, camera=options.camera)
 
 
-async def _ready_or_stopped(session: Session, stop: asyncio.Event) -> m.Ready | None:
+async def _ready_or_stopped(session: ClientSession, stop: asyncio.Event) -> m.Ready | None:
     waiting = asyncio.ensure_future(session.wait_ready(_tell_queued))
     stopped = asyncio.ensure_future(stop.wait())
     try:

@@ -23,9 +23,9 @@ from websockets.http11 import Response
 
 from client.errors import ConnectionFailed, Unauthorised, UsageError
 from protocol import messages as m
-from protocol.errors import CloseCode
+from protocol.errors import Close, CloseCode
 from protocol.media import MAX_MEDIA_BYTES, MediaUnit, decode_media
-from protocol.session import ClientSession, Close, Send, State
+from protocol.session import ClientProtocol, Send, State
 
 log = logging.getLogger(__name__)
 
@@ -58,19 +58,19 @@ def session_url(address: str) -> str:
     return urlunsplit((scheme, parts.netloc, path, parts.query, ""))
 
 
-class Session:
+class ClientSession:
     """A connection on which `hello` has been sent. Made by `open_session`."""
 
-    def __init__(self, socket: ClientConnection, machine: ClientSession, url: str) -> None:
+    def __init__(self, socket: ClientConnection, protocol: ClientProtocol, url: str) -> None:
         self._socket = socket
-        self._machine = machine
+        self._protocol = protocol
         self._url = url
         self._last_error: str | None = None
 
     @property
     def stale_units(self) -> int:
         """Units of the agent that an interruption had made void."""
-        return self._machine.stale_units
+        return self._protocol.stale_units
 
     async def wait_ready(self, on_queued: Callable[[m.Queued], None]) -> m.Ready:
         """Wait for a free slot; `on_queued` is called whenever the place in the queue changes.
@@ -97,11 +97,11 @@ class Session:
             try:
                 data = await self._socket.recv()
             except ConnectionClosed as error:
-                if self._machine.state is not State.CLOSED:
+                if self._protocol.state is not State.CLOSED:
                     self._explain(error)
                 return
-            stale = self._machine.stale_units
-            for event in self._machine.receive(data):
+            stale = self._protocol.stale_units
+            for event in self._protocol.receive(data):
                 match event:
                     case Send(data=text):
                         await self._send(text)
@@ -111,28 +111,28 @@ class Session:
                             raise ConnectionFailed(f"{self._url}: the server broke the protocol: {reason}")
                     case _:
                         self._note(event)
-                        yield event  # type: ignore[misc]  # the machine refuses what only clients send
-            if self._machine.stale_units > stale and isinstance(data, bytes):
+                        yield event  # type: ignore[misc]  # the protocol refuses what only clients send
+            if self._protocol.stale_units > stale and isinstance(data, bytes):
                 await self._ack_stale(data)
 
     async def send(self, message: m.ClientMessage) -> None:
         """Send a control message; nothing happens when the session is over."""
-        if self._machine.state is State.READY:
-            await self._send(self._machine.send(message))
+        if self._protocol.state is State.READY:
+            await self._send(self._protocol.send(message))
 
     async def send_unit(self, pcm: bytes, frames: tuple[bytes, ...]) -> None:
         """Send the user's next unit, PCM16 at 16 kHz and JPEG frames; nothing when the session is over."""
-        if self._machine.state is State.READY:
-            await self._send(self._machine.send_unit(pcm, frames))
+        if self._protocol.state is State.READY:
+            await self._send(self._protocol.send_unit(pcm, frames))
 
     def skip_units(self, count: int) -> None:
         """The user's time went on by `count` units that will never be sent."""
-        self._machine.skip_units(count)
+        self._protocol.skip_units(count)
 
     async def close(self, reason: str) -> None:
-        """Say goodbye and close; harmless when the session is over."""
-        if self._machine.state in {State.QUEUED, State.READY}:
-            await self._send(self._machine.send(m.Bye(reason=reason)))
+        """Send bye and close; harmless when the session is over."""
+        if self._protocol.state in {State.QUEUED, State.READY}:
+            await self._send(self._protocol.send(m.Bye(reason=reason)))
         await self._socket.close()
 
     async def _send(self, data: str | bytes) -> None:
@@ -140,7 +140,7 @@ class Session:
             await self._socket.send(data)
 
     async def _ack_stale(self, data: bytes) -> None:
-        # The machine hides units of an older epoch; for the server they are under way until they are acked.
+        # The protocol hides units of an older epoch; for the server they are under way until they are acked.
         unit = decode_media(data)
         if isinstance(unit, MediaUnit):
             await self.send(m.Ack(unit=unit.unit))
@@ -173,7 +173,7 @@ class Session:
 
 
 @contextlib.asynccontextmanager
-async def open_session(url: str, hello: m.Hello) -> AsyncIterator[Session]:
+async def open_session(url: str, hello: m.Hello) -> AsyncIterator[ClientSession]:
     """Connect, say hello, and close at the end whatever happens.
 
     Args:
@@ -185,11 +185,11 @@ async def open_session(url: str, hello: m.Hello) -> AsyncIterator[Session]:
         UsageError: when `url` is none.
     """
     socket = await _connect(url)
-    machine = ClientSession(hello)
-    session = Session(socket, machine, url)
+    protocol = ClientProtocol(hello)
+    session = ClientSession(socket, protocol, url)
     try:
         with contextlib.suppress(ConnectionClosed):
-            await socket.send(machine.greet())
+            await socket.send(protocol.hello())
         yield session
     finally:
         await session.close("client ends")

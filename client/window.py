@@ -18,7 +18,7 @@ import threading
 from pathlib import Path
 from typing import BinaryIO
 
-from client.errors import DeviceError
+from client.errors import MediaDeviceError
 
 ESCAPE = 27
 SHOWN_PIXELS = 512
@@ -30,14 +30,14 @@ class Window:
     """The parent's end. `show` never blocks: while the window is busy, pictures are left out.
 
     Raises:
-        DeviceError: when OpenCV or a desktop is missing.
+        MediaDeviceError: when OpenCV or a desktop is missing.
     """
 
     def __init__(self, title: str, *, width: int, height: int) -> None:
         if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-            raise DeviceError("there is no desktop here")
+            raise MediaDeviceError("there is no desktop here")
         if importlib.util.find_spec("cv2") is None:
-            raise DeviceError("a window needs OpenCV: pip install 'thinker-performer[client]'")
+            raise MediaDeviceError("a window needs OpenCV: pip install 'thinker-performer[client]'")
         root = str(Path(__file__).resolve().parent.parent)
         path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
         self._process = subprocess.Popen(  # noqa: S603 - this very module

@@ -53,22 +53,19 @@ class Ends(Protocol):
 
 
 def perform(
-    family: Family[Any, Any],
+    family: Family,
     link: Ends,
     *,
     slots: int,
     stopping: Callable[[], bool],
-    remembers: bool = False,
     checked: bool = False,
 ) -> None:
     """Serve the Thinker at the other end of `link` until it goes, or until `stopping()` says so.
 
-    `remembers`: this process runs the pass over the clean latents, and not the Thinker.
-
     Raises:
         LinkError: the exchange failed in another way than by the Thinker's end.
     """
-    performer = Performer(family, link, slots=slots, remembers=remembers, checked=checked)
+    performer = Performer(family, link, slots=slots, checked=checked)
     with suppress(LinkClosed):
         while not stopping():
             performer.step()
@@ -77,14 +74,11 @@ def perform(
 class Performer:
     """The sessions' replica of the cache, and the one thing that is done with it."""
 
-    def __init__(
-        self, family: Family[Any, Any], link: Ends, *, slots: int, remembers: bool, checked: bool
-    ) -> None:
+    def __init__(self, family: Family, link: Ends, *, slots: int, checked: bool) -> None:
         self.sessions: dict[int, Any] = {}
         self._family = family
         self._memory = family.allocate(slots)
         self._link = link
-        self._remembers = remembers
         self._checked = Flags.CHECKED if checked else Flags.NONE
         self._batch: dict[int, SliceHeader] = {}  # sessions whose unit is to be solved
         self._append_ns = 0  # of the slices since the last latents
@@ -115,7 +109,7 @@ class Performer:
         elif header.session not in self.sessions:
             raise SliceError(f"a slice of session {header.session} came before the session began")
         elif header.kind is Kind.END:
-            del self.sessions[header.session]
+            self._family.end_state(self.sessions.pop(header.session))
         elif header.kind in (Kind.STATE, Kind.COMMIT):
             state, block = self.sessions[header.session], KVBlock[header.kind.name]
             self._family.import_kv(state, block, header.unit, payload, header.layer)
@@ -130,8 +124,6 @@ class Performer:
             more = Flags.NONE if row + 1 == len(batch) else Flags.MORE
             self._return(header, y, more, received_ns, solve_ns)
         self._append_ns = 0
-        if self._remembers:
-            self._remember(batch, states, latents)
 
     def _return(
         self, state: SliceHeader, latents: Tensor, more: Flags, received_ns: int, solve_ns: int
@@ -139,25 +131,8 @@ class Performer:
         room = self._link.sender.reserve(RETURN_WITHIN_S, describe(Kind.LATENTS, state.unit))
         room[: latents.nbytes].view(latents.dtype).copy_(latents)
         header = SliceHeader(
-            kind=Kind.LATENTS, session=state.session, epoch=state.epoch, unit=state.unit,
+            kind=Kind.LATENTS, session=state.session, unit=state.unit,
             payload_bytes=latents.nbytes, flags=more | self._checked, received_at_ns=received_ns,
             append_ns=self._append_ns, solve_ns=solve_ns,
         )  # fmt: skip
         self._link.sender.send(header)
-
-    def _remember(self, batch: list[SliceHeader], states: list[Any], latents: list[Tensor]) -> None:
-        """Write what was made to the cache, and let the Thinker write the same."""
-        began_ns = time.monotonic_ns()
-        units, size = [header.unit for header in batch], self._family.slice_bytes(KVBlock.COMMIT)
-        self._family.commit(states, units, latents)
-        took_ns = time.monotonic_ns() - began_ns
-        for row, (header, state) in enumerate(zip(batch, states, strict=True)):
-            more = Flags.NONE if row + 1 == len(batch) else Flags.MORE
-            room = self._link.sender.reserve(RETURN_WITHIN_S, describe(Kind.COMMIT, header.unit))
-            self._family.export_kv(state, KVBlock.COMMIT, header.unit, room[:size])
-            self._link.sender.send(
-                SliceHeader(
-                    kind=Kind.COMMIT, session=header.session, epoch=header.epoch, unit=header.unit,
-                    payload_bytes=size, flags=more | self._checked, solve_ns=took_ns,
-                )
-            )  # fmt: skip

@@ -1,6 +1,6 @@
 """Faults of a peer are values here, never exceptions: whatever bytes arrive, decoding returns something.
 
-`ProtocolFault` says with which code and reason the connection is to be closed.
+A fault is a `Close`: the code and reason with which the connection is to be closed.
 """
 
 import dataclasses
@@ -27,15 +27,15 @@ class CloseCode(enum.IntEnum):
     SESSION_MOVED = 4003  # reserved, for sessions that can be resumed
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class ProtocolFault:
-    """What the peer did wrong, and how to end the connection."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class Close:
+    """Close the connection with this code and reason (at most 123 bytes of UTF-8)."""
 
     code: CloseCode
     reason: str
 
 
-def fault(code: CloseCode, reason: str) -> ProtocolFault:
-    """Make a fault whose reason fits into a close frame (at most 123 bytes of UTF-8)."""
+def fault(code: CloseCode, reason: str) -> Close:
+    """A `Close` whose reason is clipped to what fits into a close frame."""
     clipped = reason.encode("utf-8", "replace")[:MAX_REASON_BYTES].decode("utf-8", "ignore")
-    return ProtocolFault(code=code, reason=clipped)
+    return Close(code, clipped)

@@ -10,25 +10,24 @@ import dataclasses
 import enum
 import struct
 
-from protocol.errors import CloseCode, ProtocolFault, fault
+from protocol.errors import Close, CloseCode, fault
 from protocol.messages import VERSION
 
 MAX_MEDIA_BYTES = 4 * 1024 * 1024
-MAX_FRAMES = 255
 
 _header = struct.Struct("<BBHIQQBBB")
 _length = struct.Struct("<I")
 HEADER_BYTES = _header.size
 
 
-class Kind(enum.IntEnum):
+class MediaKind(enum.IntEnum):
     """Whose media it is."""
 
     USER = 1
     AGENT = 2
 
 
-class Flags(enum.IntFlag):
+class MediaFlags(enum.IntFlag):
     """Bits of the header's flags; unknown bits are kept and ignored."""
 
     DISCONTINUITY = 1  # units before this one are missing
@@ -37,10 +36,10 @@ class Flags(enum.IntFlag):
     KEYFRAME = 8  # reserved for codecs in which not every frame can be decoded alone
 
 
-NO_FLAGS = Flags(0)
+NO_FLAGS = MediaFlags(0)
 
 
-class AudioCodec(enum.IntEnum):
+class AudioEncoding(enum.IntEnum):
     """Names on the wire are the names here in lower case; OPUS is reserved."""
 
     NONE = 0
@@ -48,7 +47,7 @@ class AudioCodec(enum.IntEnum):
     OPUS = 2
 
 
-class VideoCodec(enum.IntEnum):
+class VideoEncoding(enum.IntEnum):
     """Names on the wire are the names here in lower case; H264 is reserved."""
 
     NONE = 0
@@ -66,13 +65,13 @@ class MediaUnit:
         frames: coded pictures in time order, spread evenly over the unit.
     """
 
-    kind: Kind
-    flags: Flags = NO_FLAGS
+    kind: MediaKind
+    flags: MediaFlags = NO_FLAGS
     epoch: int = 0
     unit: int
     pts_us: int
-    audio_codec: AudioCodec = AudioCodec.PCM16
-    video_codec: VideoCodec = VideoCodec.JPEG
+    audio_codec: AudioEncoding = AudioEncoding.PCM16
+    video_codec: VideoEncoding = VideoEncoding.JPEG
     audio: bytes = b""
     frames: tuple[bytes, ...] = ()
 
@@ -100,7 +99,7 @@ def encode_media(unit: MediaUnit) -> bytes:
     return message
 
 
-def decode_media(message: bytes) -> MediaUnit | ProtocolFault:
+def decode_media(message: bytes) -> MediaUnit | Close:
     """Read one binary message. Never raises: a fault says what is wrong and how to close.
 
     The media itself is not decoded here; PCM16 is only checked to be whole samples.
@@ -113,24 +112,24 @@ def decode_media(message: bytes) -> MediaUnit | ProtocolFault:
     if version != VERSION:
         return fault(CloseCode.VERSION_MISMATCH, f"media version {version}, this end speaks {VERSION}")
     parts = _split(message, count + 1)
-    return parts if isinstance(parts, ProtocolFault) else _assemble(message, parts)
+    return parts if isinstance(parts, Close) else _assemble(message, parts)
 
 
-def _assemble(message: bytes, parts: list[bytes]) -> MediaUnit | ProtocolFault:
+def _assemble(message: bytes, parts: list[bytes]) -> MediaUnit | Close:
     """Header and parts as a unit, where the header's values have a meaning."""
     kind, _, flags, epoch, unit, pts_us, audio_codec, video_codec, _ = _header.unpack_from(message)
     audio, *frames = parts
-    if audio_codec == AudioCodec.PCM16 and len(audio) % 2:
+    if audio_codec == AudioEncoding.PCM16 and len(audio) % 2:
         return fault(CloseCode.INVALID_DATA, f"pcm16 of {len(audio)} bytes is not whole samples")
     try:
         return MediaUnit(
-            kind=Kind(kind),
-            flags=Flags(flags),
+            kind=MediaKind(kind),
+            flags=MediaFlags(flags),
             epoch=epoch,
             unit=unit,
             pts_us=pts_us,
-            audio_codec=AudioCodec(audio_codec),
-            video_codec=VideoCodec(video_codec),
+            audio_codec=AudioEncoding(audio_codec),
+            video_codec=VideoEncoding(video_codec),
             audio=audio,
             frames=tuple(frames),
         )
@@ -138,7 +137,7 @@ def _assemble(message: bytes, parts: list[bytes]) -> MediaUnit | ProtocolFault:
         return fault(CloseCode.INVALID_DATA, f"media header: {error}")
 
 
-def _split(message: bytes, count: int) -> list[bytes] | ProtocolFault:
+def _split(message: bytes, count: int) -> list[bytes] | Close:
     """Cut the length-prefixed parts after the header; every byte must belong to one of them."""
     parts = []
     at = HEADER_BYTES

@@ -8,7 +8,7 @@ from typing import Annotated, get_args
 
 import msgspec
 
-from protocol.errors import CloseCode, ProtocolFault, fault
+from protocol.errors import Close, CloseCode, fault
 
 SUBPROTOCOL = "thinker-performer.v1"
 VERSION = 1
@@ -23,7 +23,7 @@ Rate = Annotated[int, msgspec.Meta(ge=1, le=384_000)]
 Millis = Annotated[float, msgspec.Meta(ge=0)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 Secret = Annotated[str, msgspec.Meta(max_length=256)]
-UserText = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT_CHARS)]
+UserText = Annotated[str, msgspec.Meta(min_length=1)]  # over MAX_TEXT_CHARS: refused, the session goes on
 
 
 def _type_name(class_name: str) -> str:
@@ -75,11 +75,10 @@ class Resume(Message, frozen=True):
 
 
 class Ack(Message, frozen=True):
-    """The client's truth: last unit received, media time played, what waits to be played, underruns."""
+    """What the client received and played: last unit, media time heard, underruns since the start."""
 
     unit: Count
     played_pts: Count = 0
-    buffered_ms: Millis = 0.0
     underruns: Count = 0
 
 
@@ -223,10 +222,10 @@ def encode_control(message: ControlMessage) -> str:
     return _encoder.encode(message).decode()
 
 
-def decode_control(text: str) -> ControlMessage | ProtocolFault | None:
+def decode_control(text: str) -> ControlMessage | Close | None:
     """Read the text of a text frame. Never raises.
 
-    Returns the message; None for a type that this version does not know (to be ignored); a ProtocolFault for
+    Returns the message; None for a type that this version does not know (to be ignored); a Close for
     text that is too long, no JSON object with a "type", or a known type with missing or wrong fields.
     """
     if len(text) > MAX_CONTROL_BYTES:  # characters, a lower bound of its bytes and free to know

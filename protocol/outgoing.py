@@ -9,7 +9,7 @@ is too slow.
 import dataclasses
 from collections import deque
 
-from protocol.media import NO_FLAGS, Flags, MediaUnit
+from protocol.media import NO_FLAGS, MediaFlags, MediaUnit
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,6 +34,14 @@ class OutgoingLimits:
                 raise ValueError(f"{field.name} must be at least 1, is {getattr(self, field.name)}")
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Lost:
+    """What the client will never get of the agent: whole units, and frames of units that it does get."""
+
+    units: int
+    frames: int
+
+
 class OutgoingQueue:
     """Units for one client, oldest first. `offer` and `clear` on one side, `pop` and `ack` on the other."""
 
@@ -43,8 +51,6 @@ class OutgoingQueue:
         self._in_flight: deque[int] = deque()
         self._lost_in_a_row = 0
         self._mark = NO_FLAGS
-        self.lost_units = 0
-        self.lost_frames = 0
 
     def __len__(self) -> int:
         """Units that wait to be sent."""
@@ -60,21 +66,23 @@ class OutgoingQueue:
         """The client took nothing for so long that the connection is to be closed (1013)."""
         return self._lost_in_a_row >= self._limits.patience
 
-    def offer(self, unit: MediaUnit) -> None:
-        """Add the newest unit, making room at the old end by the policy above."""
+    def offer(self, unit: MediaUnit) -> Lost | None:
+        """Add the newest unit, making room at the old end by the policy above; returns what that cost."""
         self._waiting.append(unit)
+        units = frames = 0
         if len(self._waiting) > self._limits.waiting:
             self._waiting.popleft()
-            self.lost_units += 1
+            units = 1
             self._lost_in_a_row += 1
-            self._mark |= Flags.DISCONTINUITY
+            self._mark |= MediaFlags.DISCONTINUITY
         for index in range(len(self._waiting) - self._limits.waiting_with_frames):
             old = self._waiting[index]
-            self.lost_frames += len(old.frames)
+            frames += len(old.frames)
             self._waiting[index] = dataclasses.replace(old, frames=())
+        return Lost(units=units, frames=frames) if units or frames else None
 
     def pop(self) -> MediaUnit | None:
-        """The next unit to put on the wire, or None when nothing waits or the window is full."""
+        """The next unit to send, or None when nothing waits or the window is full."""
         if not self._waiting or self.in_flight >= self._limits.window:
             return None
         unit = self._waiting.popleft()
@@ -89,7 +97,7 @@ class OutgoingQueue:
             self._in_flight.popleft()
             self._lost_in_a_row = 0
 
-    def clear(self, mark: Flags) -> None:
+    def clear(self, mark: MediaFlags) -> None:
         """What waits is void; the next unit carries `mark` to say why."""
         self._waiting.clear()
         self._mark = mark

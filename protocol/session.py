@@ -1,11 +1,11 @@
 """Both ends of a session as state machines without I/O: what arrived in, what to do out.
 
     Server: HELLO ──hello──► QUEUED ──send(Ready)──► READY ──bye, fault──► CLOSED
-    Client: HELLO ──greet()──► QUEUED ──ready──► READY ──bye, fault──► CLOSED
+    Client: HELLO ──hello()──► QUEUED ──ready──► READY ──bye, fault──► CLOSED
 
 `receive` takes one frame's str or bytes and returns events in the order in which they are to be handled:
-a control message or MediaUnit that arrived, `Send` (put this on the wire) or `Close` (end the connection;
-the machine is CLOSED by then and returns nothing more).
+a control message or MediaUnit that arrived, `Send` (a text frame), `Lost` (what a slow client won't get) or
+`Close` (end the connection; the state is CLOSED by then and nothing more is returned).
 """
 
 import dataclasses
@@ -13,9 +13,17 @@ import enum
 import hmac
 
 from protocol import messages as m
-from protocol.errors import CloseCode, ProtocolFault, fault
-from protocol.media import AudioCodec, Flags, Kind, MediaUnit, VideoCodec, decode_media, encode_media
-from protocol.outgoing import OutgoingLimits, OutgoingQueue
+from protocol.errors import Close, CloseCode, fault
+from protocol.media import (
+    AudioEncoding,
+    MediaFlags,
+    MediaKind,
+    MediaUnit,
+    VideoEncoding,
+    decode_media,
+    encode_media,
+)
+from protocol.outgoing import Lost, OutgoingLimits, OutgoingQueue
 
 
 class State(enum.Enum):
@@ -29,23 +37,15 @@ class State(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Send:
-    """Put this text frame on the wire."""
+    """Send this text frame."""
 
     data: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Close:
-    """Close the connection with this code and reason (at most 123 bytes of UTF-8)."""
-
-    code: CloseCode
-    reason: str
+Event = m.ControlMessage | MediaUnit | Send | Close | Lost
 
 
-Event = m.ControlMessage | MediaUnit | Send | Close
-
-
-class _Machine:
+class _Protocol:
     """What both ends share: decoding, pings, an orderly end."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class _Machine:
         match what:
             case None:
                 return []
-            case ProtocolFault():
+            case Close():
                 return self._close(what)
             case MediaUnit():
                 return self._on_media(what)
@@ -80,11 +80,11 @@ class _Machine:
         """End the session from this side: one `Close`, or nothing when it has ended already."""
         return self._close(fault(code, reason))
 
-    def _close(self, what: ProtocolFault) -> list[Event]:
+    def _close(self, what: Close) -> list[Event]:
         if self.state is State.CLOSED:
             return []
         self.state = State.CLOSED
-        return [Close(what.code, what.reason)]
+        return [what]
 
     def _unexpected(self, message: m.ControlMessage) -> list[Event]:
         name = type(message).__name__
@@ -97,7 +97,7 @@ class _Machine:
         raise NotImplementedError
 
 
-class ServerSession(_Machine):
+class ServerProtocol(_Protocol):
     """The Thinker's end of one connection.
 
     Args:
@@ -120,22 +120,23 @@ class ServerSession(_Machine):
                 self.state = State.READY
             case m.Interrupted(epoch=epoch):
                 self.epoch = epoch
-                self.outgoing.clear(Flags.INTERRUPTED)
+                self.outgoing.clear(MediaFlags.INTERRUPTED)
             case m.Bye():
                 self.state = State.CLOSED
         return m.encode_control(message)
 
     def offer(self, unit: MediaUnit) -> list[Event]:
-        """Queue a unit of the agent. Returns a `Close` (1013) when the client has fallen too far behind.
+        """Queue a unit of the agent. Returns what is `Lost`, and a `Close` (1013) when it is too much.
 
         Units older than the epoch are dropped, and so is everything while the session is paused or not ready.
         """
         if self.state is not State.READY or self.paused or unit.epoch < self.epoch:
             return []
-        self.outgoing.offer(unit)
+        lost = self.outgoing.offer(unit)
+        events: list[Event] = [] if lost is None else [lost]
         if self.outgoing.too_slow:
-            return self.close(CloseCode.TRY_AGAIN_LATER, "the connection is too slow for this session")
-        return []
+            events += self.close(CloseCode.TRY_AGAIN_LATER, "the connection is too slow for this session")
+        return events
 
     def next_media(self) -> bytes | None:
         """The next binary frame to send; call until None after `offer` and after every received ack."""
@@ -151,7 +152,7 @@ class ServerSession(_Machine):
             case State.READY, m.Pause() | m.Resume():
                 self.paused = isinstance(message, m.Pause)
                 if self.paused:
-                    self.outgoing.clear(Flags.DISCONTINUITY)
+                    self.outgoing.clear(MediaFlags.DISCONTINUITY)
             case State.READY, m.Text() | m.Interrupt():
                 pass
             case _:
@@ -173,11 +174,11 @@ class ServerSession(_Machine):
         return [hello]
 
     def _on_media(self, unit: MediaUnit) -> list[Event]:
-        if self.state is State.HELLO or unit.kind is not Kind.USER:
+        if self.state is State.HELLO or unit.kind is not MediaKind.USER:
             return self.close(CloseCode.PROTOCOL_ERROR, "only user media is expected, and only after hello")
-        if unit.audio_codec not in {AudioCodec.PCM16, AudioCodec.NONE}:
+        if unit.audio_codec not in {AudioEncoding.PCM16, AudioEncoding.NONE}:
             return self.close(CloseCode.UNSUPPORTED, f"{unit.audio_codec.name} was not negotiated")
-        if unit.video_codec not in {VideoCodec.JPEG, VideoCodec.NONE}:
+        if unit.video_codec not in {VideoEncoding.JPEG, VideoEncoding.NONE}:
             return self.close(CloseCode.UNSUPPORTED, f"{unit.video_codec.name} was not negotiated")
         if self.state is not State.READY or self.paused or unit.unit <= self._last_user_unit:
             return []
@@ -185,8 +186,8 @@ class ServerSession(_Machine):
         return [unit]
 
 
-class ClientSession(_Machine):
-    """A client's end of one connection. `unit_us` is known once `ready` came."""
+class ClientProtocol(_Protocol):
+    """A client's end of one connection; `ready` is the server's message, once it came."""
 
     def __init__(self, hello: m.Hello) -> None:
         super().__init__()
@@ -195,9 +196,9 @@ class ClientSession(_Machine):
         self.ready: m.Ready | None = None
         self.stale_units = 0
 
-    def greet(self) -> str:
+    def hello(self) -> str:
         """The hello, to be sent first."""
-        assert self.state is State.HELLO, f"greeted while {self.state.value}"
+        assert self.state is State.HELLO, f"hello while {self.state.value}"
         self.state = State.QUEUED
         return m.encode_control(self._hello)
 
@@ -217,12 +218,12 @@ class ClientSession(_Machine):
         """
         assert self.ready is not None, "a unit before ready"
         unit = MediaUnit(
-            kind=Kind.USER,
+            kind=MediaKind.USER,
             epoch=self.epoch,
             unit=self._next_unit,
             pts_us=self._next_unit * self.ready.unit_ms * 1000,
-            audio_codec=AudioCodec.PCM16 if audio else AudioCodec.NONE,
-            video_codec=VideoCodec.JPEG if frames else VideoCodec.NONE,
+            audio_codec=AudioEncoding.PCM16 if audio else AudioEncoding.NONE,
+            video_codec=VideoEncoding.JPEG if frames else VideoEncoding.NONE,
             audio=audio,
             frames=frames,
         )
@@ -240,18 +241,18 @@ class ClientSession(_Machine):
                 self.state = State.READY
             case State.READY, m.Interrupted(epoch=epoch):
                 self.epoch = max(self.epoch, epoch)
-            case State.READY, m.TextDelta() | m.Heard() | m.AgentState() | m.Metrics():
+            case State.QUEUED, m.Queued() | m.Warning() | m.Error():
                 pass
-            case State.QUEUED, m.Queued():
-                pass
-            case State.QUEUED | State.READY, m.Warning() | m.Error():
+            case State.READY, m.Queued() | m.Ready():
+                return self._unexpected(message)
+            case State.READY, _ if isinstance(message, m.ServerMessage):
                 pass
             case _:
                 return self._unexpected(message)
         return [message]
 
     def _on_media(self, unit: MediaUnit) -> list[Event]:
-        if self.state is not State.READY or unit.kind is not Kind.AGENT:
+        if self.state is not State.READY or unit.kind is not MediaKind.AGENT:
             return self.close(CloseCode.PROTOCOL_ERROR, "only agent media is expected, and only after ready")
         if unit.epoch < self.epoch:
             self.stale_units += 1

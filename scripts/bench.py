@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from scripts.common import add_config_argument
+from scripts.arguments import add_config_argument
 from scripts.output import check_target, write_json
 from shared.config import load_config
 from shared.devices import claim_core, describe, settle_threads

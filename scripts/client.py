@@ -13,7 +13,9 @@ from client.devices import DEFAULT, list_devices
 from client.errors import ClientError, UsageError
 from client.options import ClientOptions, ClientSummary, check_options
 from client.run import run_client
+from scripts.arguments import add_token_arguments
 from scripts.output import Subtitles, check_target, write_json
+from shared.processes.secret import client_token
 
 DEFAULT_URL = "127.0.0.1:8765"
 OFF = "off"
@@ -27,7 +29,7 @@ missing is left out with a warning. q or Esc in the window, or Ctrl-C, ends the 
 EXAMPLES = """\
 examples:
   client                                      webcam, microphone, window, loudspeaker
-  client --url 10.0.0.5:8765 --token SECRET   a server elsewhere
+  client --url 10.0.0.5:8765 --token-file T   a server elsewhere
   client --camera off --speaker HDMI          no camera, sound to the first device with HDMI in its name
   client --input me.mp4 --record out.mp4      no devices: the file plays your part, the answer is recorded
   client --input photo.jpg --text "hello" --seconds 10 --record out.mp4 --record-both
@@ -47,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=DEFAULT_URL,
         help="the server: HOST:PORT, http://HOST:PORT or ws://HOST:PORT/PATH (default %(default)s)",
     )
-    parser.add_argument("--token", help="the server's secret, if it was started with one")
+    add_token_arguments(parser)
     parser.add_argument(
         "--input",
         type=Path,
@@ -121,7 +123,7 @@ def options_from(args: argparse.Namespace) -> ClientOptions:
         raise UsageError("--input plays your part: it can't go with --camera or --microphone")
     return ClientOptions(
         url=args.url,
-        token=args.token,
+        token=client_token(args.token_file, args.token),
         input=args.input,
         texts=tuple(args.text),
         seconds=args.seconds,

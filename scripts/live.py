@@ -9,24 +9,20 @@ import os
 import threading
 import time
 import webbrowser
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from client.errors import ClientError
 from client.options import ClientOptions, ClientSummary, check_options
 from client.run import run_client
-from scripts.common import (
-    add_config_argument,
-    add_link_argument,
-    check_choices,
-    on_signals,
-    rank_count,
-    rank_devices,
-)
+from scripts.arguments import add_config_argument, add_link_argument, rank_count, rank_devices
 from scripts.output import Subtitles, check_target, say, write_json
-from scripts.pair import ChildEndedError, Pair, check_port, reachable, running_pair
 from scripts.thinker import add_server_arguments
 from shared.config import load_config
+from shared.processes.launch import ChildEndedError, Deployment, check_port, launched, reachable
+from shared.processes.lifetime import on_signals
+from shared.processes.model import check_choices
+from shared.processes.secret import client_token
 
 EXAMPLES = """\
 examples:
@@ -91,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
         options = _client_options(args)
         if options is not None:
             check_options(options)
-        with running_pair(args) as pair:
+        with _launched(args) as pair:
             say(f"live: starting the thinker and the performer with {args.config}")
             pair.wait_ready(stop)
             ready_s = time.monotonic() - began
@@ -107,6 +103,8 @@ def run(args: argparse.Namespace) -> int:
         say(f"live: {error}")
         return error.exit_code
     except ChildEndedError as ended:
+        if ended.status:
+            say(f"live: {ended.status}")
         return ended.exit_code
 
 
@@ -117,7 +115,30 @@ def _check(args: argparse.Namespace) -> None:
     check_choices(config, args.link, args.device, *devices, ranks=args.performer_ranks)
     if args.report is not None:
         check_target(args.report)
+    args.token = client_token(args.token_file, args.token)
     args.port = check_port(args.host, args.port)
+
+
+def _launched(args: argparse.Namespace) -> AbstractContextManager[Deployment]:
+    both = _options(args, "config", "link")
+    ranks = "--ranks", str(args.performer_ranks), "--device", args.performer_device or args.device
+    return launched(
+        thinker=[*both, *_options(args, "host", "port", "pacing", "seed", "device", "allow_origin")],
+        performer=[*both, *ranks],
+        url=f"http://{reachable(args.host)}:{args.port}",
+        token=args.token,
+    )
+
+
+def _options(args: argparse.Namespace, *names: str) -> list[str]:
+    """The given options as a command line has them; what was not given is left out."""
+    line = []
+    for name in names:
+        value = getattr(args, name)
+        for each in value if isinstance(value, list) else [value]:
+            if each is not None:
+                line += [f"--{name.replace('_', '-')}", str(each)]
+    return line
 
 
 def _client_options(args: argparse.Namespace) -> ClientOptions | None:
@@ -151,7 +172,7 @@ async def _talk(options: ClientOptions, stop: threading.Event) -> ClientSummary:
         told.end_line()
 
 
-def _hold_open(args: argparse.Namespace, pair: Pair, stop: threading.Event) -> int:
+def _hold_open(args: argparse.Namespace, pair: Deployment, stop: threading.Event) -> int:
     page = f"{pair.url}/" + (f"?token={args.token}" if args.token else "")
     if not args.no_browser and (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         webbrowser.open(page)
@@ -161,12 +182,18 @@ def _hold_open(args: argparse.Namespace, pair: Pair, stop: threading.Event) -> i
     return _finish(args, pair, None, 0.0)
 
 
-def _finish(args: argparse.Namespace, pair: Pair, summary: ClientSummary | None, connected_s: float) -> int:
+def _finish(
+    args: argparse.Namespace, pair: Deployment, summary: ClientSummary | None, connected_s: float
+) -> int:
     """Write the report and say how it went; `connected_s` from the start until the client was let in."""
     if args.report is not None:
         report = pair.report() | {"av_skew_ms": None, "time_to_first_unit_s": None}
+        report |= {"text": "", "heard": [], "conversation": []}  # of this command's own client alone
         if summary is not None:
-            report |= {"av_skew_ms": summary.av_skew_ms, "client": dataclasses.asdict(summary)}
+            report |= {
+                "av_skew_ms": summary.av_skew_ms, "text": summary.said.strip(), "heard": summary.understood,
+                "conversation": summary.conversation, "client": dataclasses.asdict(summary),
+            }  # fmt: skip
             if summary.first_unit_s is not None:
                 report["time_to_first_unit_s"] = round(connected_s + summary.first_unit_s, 3)
         write_json(args.report, report)

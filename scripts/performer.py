@@ -3,36 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import logging
-import threading
-from collections.abc import Callable
-from typing import Any
 
-from performer.broadcast import follower_ends, leader_ends
-from performer.group import RankGroup, join_leader_store, open_leader_store
-from performer.loop import Ends, perform
-from scripts.children import end, how_it_ended, start
-from scripts.common import (
-    add_process_arguments,
-    begin_process,
-    check_choices,
-    handshake_params,
-    load_model,
-    port_number,
-    rank_count,
-    rank_devices,
-    stop_event,
-)
-from shared.config import RuntimeConfig, load_config
-from shared.devices import check_device, claim_core
-from shared.errors import GroupError, RendezvousError
-from shared.links.base import LinkEnd
-from shared.models.family import Family, Role
-from shared.rendezvous import join_thinker
+from performer.process import PerformerProcess, follow
+from scripts.arguments import add_process_arguments, port_number, rank_count, rank_devices
+from shared.config import load_config
+from shared.processes.lifetime import begin_process, stop_event
+from shared.processes.model import check_choices
+from shared.processes.secret import process_secret
 
-log = logging.getLogger(__name__)
-
-LOADED = "loaded"
 EXAMPLES = """\
 examples:
   performer                                   joins the Thinker of this machine
@@ -59,116 +37,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Do what the options say; returns the exit code."""
     if args.rank:
-        return _follow(args)
+        begin_process(f"performer rank {args.rank}", debug=args.debug)
+        config = load_config(args.config)
+        return follow(config, args.device, rank=args.rank, ranks=args.ranks, port=args.group)
     begin_process("performer", debug=args.debug)
     stop = stop_event()
     config = load_config(args.config)
     devices = rank_devices(args.device, args.ranks)
     check_choices(config, args.link, *devices, ranks=args.ranks)
-    if args.ranks > 1:
-        return _lead(args, config, devices, stop)
-    return _serve(args, config, load_model(config, devices[0], Role.PERFORMER), stop, lambda link: link)
+    process = PerformerProcess(
+        config=config, devices=devices, rendezvous=args.rendezvous, link=args.link,
+        secret=process_secret(args.secret_file), checked=args.debug, stop=stop,
+    )  # fmt: skip
+    if args.ranks == 1:
+        return process.run()
 
-
-def _serve(
-    args: argparse.Namespace,
-    config: RuntimeConfig,
-    family: Family[Any, Any],
-    stop: threading.Event,
-    ends_of: Callable[[LinkEnd], Ends],
-) -> int:
-    host, port = args.rendezvous
-    try:
-        device = rank_devices(args.device, args.ranks)[0]
-        link = join_thinker(host, port, handshake_params(family, config, args.link, device), stop=stop)
-    except RendezvousError:
-        if stop.is_set():
-            return 0
-        raise
-    with link, claim_core("performer", config.pin):
-        perform(
-            family,
-            ends_of(link),
-            slots=config.sessions,
-            stopping=stop.is_set,
-            remembers=config.remember == "performer",
-            checked=args.debug,
-        )
-    if stop.is_set():
-        return 0
-    log.info("the thinker has ended")
-    return 1
-
-
-def _lead(args: argparse.Namespace, config: RuntimeConfig, devices: list[str], stop: threading.Event) -> int:
-    """The first rank: starts the others, and talks to the Thinker for all of them."""
-    store = open_leader_store()
-    followers = _Followers(args, devices, store.port)
-    try:
-        group = RankGroup(
-            store, rank=0, ranks=args.ranks, timeout_s=_group_timeout_s(config),
-            exit_status=followers.exit_status,
-        )  # fmt: skip
-        if not group.wait_for_all("started", stop):
-            return 0
-        group.connect(check_device(devices[0])[0])
-        family = load_model(config, devices[0], Role.PERFORMER, group.shard)
-        group.reach(LOADED)
-        if not group.wait_for_all(LOADED, stop):
-            return 0
-        log.info("%d ranks are there", args.ranks)
-        return _serve(args, config, family, stop, lambda link: leader_ends(link, group))
-    finally:
-        followers.end()
-
-
-def _follow(args: argparse.Namespace) -> int:
-    """Another rank. Its leader tells what goes wrong with the group, so this one leaves without a word."""
-    begin_process(f"performer rank {args.rank}", debug=args.debug)
-    config = load_config(args.config)
-    group = RankGroup(
-        join_leader_store(args.group), rank=args.rank, ranks=args.ranks, timeout_s=_group_timeout_s(config)
-    )
-    try:
-        group.connect(check_device(args.device)[0])
-        family = load_model(config, args.device, Role.PERFORMER, group.shard)
-        group.reach(LOADED)
-        ends = follower_ends(group, family.latent_bytes)
-        with claim_core(f"performer rank {args.rank}", config.pin):
-            perform(family, ends, slots=config.sessions, stopping=lambda: False)
-    except GroupError as error:
-        log.debug("%s", error)
-    return 0
-
-
-def _group_timeout_s(config: RuntimeConfig) -> float:
-    """Half of the Thinker's: when it gives up on a unit, the group has told why already."""
-    return config.solve_timeout_s / 2
-
-
-class _Followers:
-    """The other ranks, as children of this process."""
-
-    def __init__(self, args: argparse.Namespace, devices: list[str], port: int) -> None:
+    def rank_command(rank: int, port: int) -> list[str]:
         debug = ["--debug"] if args.debug else []
-        self._processes = {
-            rank: start(
-                "performer", "--config", args.config, "--device", devices[rank], "--ranks", str(args.ranks),
-                "--rank", str(rank), "--group", str(port), *debug,
-            )
-            for rank in range(1, args.ranks)
-        }  # fmt: skip
+        return [
+            "performer", "--config", args.config, "--device", devices[rank], "--ranks", str(args.ranks),
+            "--rank", str(rank), "--group", str(port), *debug,
+        ]  # fmt: skip
 
-    def exit_status(self) -> str | None:
-        """Which of them has ended, and how: one that others have left because of comes first."""
-        ended = {rank: code for rank, each in self._processes.items() if (code := each.poll()) is not None}
-        for rank, code in sorted(ended.items(), key=lambda item: item[1] == 0):
-            return f"rank {rank} {how_it_ended(code)}"
-        return None
-
-    def end(self) -> None:
-        """End all that still live."""
-        for process in self._processes.values():
-            process.terminate()
-        for process in self._processes.values():
-            end(process)
+    return process.lead(rank_command)

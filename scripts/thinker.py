@@ -3,42 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
-import contextlib
-import logging
-import threading
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from scripts.common import (
-    add_process_arguments,
-    begin_process,
-    check_choices,
-    handshake_params,
-    load_model,
-    port_number,
-    seed_number,
-    stop_event,
-)
-from scripts.output import check_target, write_json
-from shared.chunking import ChunkMode, Rememberer
-from shared.config import load_config
-from shared.errors import RendezvousError
-from shared.links.base import LinkEnd
-from shared.models.family import Role
-from shared.rendezvous import HandshakeParams, RendezvousListener, accept_performer
-from thinker.engine.engine import EngineOptions, ThinkerEngine
-from thinker.engine.pipeline import PipelineOptions
-from thinker.engine.running_session import Pacing
-from thinker.server.app import build_app, serve
+import msgspec
 
-log = logging.getLogger(__name__)
+from scripts.arguments import add_process_arguments, add_token_arguments, port_number, seed_number
+from scripts.output import check_target, write_json
+from shared.config import load_config
+from shared.processes.lifetime import begin_process, stop_event
+from shared.processes.model import check_choices
+from shared.processes.secret import client_token, process_secret
+from thinker.engine.running_session import Pacing
+from thinker.process import ThinkerProcess
 
 DEFAULT_PORT = 8765
 EXAMPLES = """\
 examples:
   thinker                                     and in a second terminal: performer
-  thinker --rendezvous 0.0.0.0:8764 --link gloo --host 0.0.0.0 --token SECRET
+  thinker --rendezvous 0.0.0.0:8764 --host 0.0.0.0 --token-file TOKEN
 """
 
 
@@ -49,7 +32,7 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
         "--port", type=port_number, default=DEFAULT_PORT,
         help="port to serve on, 0 for any that is free (default %(default)s)",
     )  # fmt: skip
-    parser.add_argument("--token", type=secret, help="a secret that clients must bring")
+    add_token_arguments(parser)
     parser.add_argument(
         "--allow-origin", type=web_origin, action="append", default=[], metavar="ORIGIN",
         help="let pages of this origin connect and take its host for a name of this server, such as"
@@ -60,13 +43,6 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
         help="decode a unit when it is solved, or at the next tick as the paper does (default %(default)s)",
     )  # fmt: skip
     parser.add_argument("--seed", type=seed_number, default=0, help="of all randomness (default %(default)s)")
-
-
-def secret(text: str) -> str:
-    """A token. An empty one would be an open server that looks like a closed one."""
-    if not text:
-        raise argparse.ArgumentTypeError("must not be empty; leave it out for an open server")
-    return text
 
 
 def web_origin(text: str) -> str:
@@ -95,61 +71,13 @@ def run(args: argparse.Namespace) -> int:
     check_choices(config, args.link, args.device)
     if args.report is not None:
         check_target(args.report)
-    family = load_model(config, args.device, Role.THINKER)
-    terms = handshake_params(family, config, args.link, args.device)
-    options = EngineOptions(
-        model=config.name, seed=args.seed, pin=config.pin,
-        pipeline=PipelineOptions(
-            slots=config.sessions, phases=config.phases, pacing=Pacing(args.pacing),
-            exchange=ChunkMode(config.exchange), rememberer=Rememberer(config.remember),
-            checked=args.debug, solve_timeout_s=config.solve_timeout_s,
-        ),
+    process = ThinkerProcess(
+        config=config, device=args.device, rendezvous=args.rendezvous, link=args.link, host=args.host,
+        port=args.port, secret=process_secret(args.secret_file),
+        token=client_token(args.token_file, args.token), allow_origins=args.allow_origin,
+        pacing=Pacing(args.pacing), seed=args.seed, checked=args.debug,
     )  # fmt: skip
-    with RendezvousListener(*args.rendezvous) as listener:
-        engine = ThinkerEngine(family, lambda: _join(listener, terms, stop), options)
-        return asyncio.run(_serve(args, engine, stop))
-
-
-def _join(listener: RendezvousListener, terms: HandshakeParams, stop: threading.Event) -> LinkEnd | None:
-    """The link to the Performer, however long it takes to come; None when told to stop."""
-    try:
-        with listener:  # there is one Performer: a second one shall not wait for an answer
-            return accept_performer(listener, terms, stop=stop)
-    except RendezvousError:
-        if stop.is_set():
-            return None
-        raise
-
-
-async def _serve(args: argparse.Namespace, engine: ThinkerEngine, stop: threading.Event) -> int:
-    loop, over = asyncio.get_running_loop(), asyncio.Event()
-
-    def think() -> None:
-        try:
-            engine.run()
-        finally:
-            loop.call_soon_threadsafe(over.set)
-
-    def watch() -> None:
-        stop.wait()
-        with contextlib.suppress(RuntimeError):  # all is over already
-            loop.call_soon_threadsafe(over.set)
-
-    threading.Thread(target=watch, name="signals", daemon=True).start()
-    model = threading.Thread(target=think, name="model")
-    model.start()
-    app = build_app(engine, host=args.host, token=args.token, allow_origins=args.allow_origin)
-    try:
-        await serve(app, host=args.host, port=args.port, stop=over, listening=lambda port: _tell(args, port))
-    finally:
-        asked_to = stop.is_set()
-        stop.set()  # the model thread may still be waiting for its Performer
-        engine.stop()
-        await asyncio.to_thread(model.join)
-        if args.report is not None:
-            write_json(args.report, app.state.manager.report())
-    return 0 if asked_to and engine.fault is None else 1
-
-
-def _tell(args: argparse.Namespace, port: int) -> None:
-    log.info("serving on http://%s:%d", f"[{args.host}]" if ":" in args.host else args.host, port)
+    code, report = process.run(stop)
+    if args.report is not None:
+        write_json(args.report, msgspec.to_builtins(report))
+    return code

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from scripts.common import add_config_argument
+from scripts.arguments import add_config_argument
 from shared.checkpoint import FILE
 from shared.config import RuntimeConfig, load_config
 from shared.devices import check_device
@@ -23,7 +23,7 @@ from shared.models.pocket.config import PocketConfig
 from shared.tables import from_table
 
 if TYPE_CHECKING:
-    from training.workshop import Workshop
+    from training.context import TrainContext
 
 PARTS = {
     "audio-codec": "sound to latents and back (half an hour on one core)",
@@ -114,10 +114,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _data(args: argparse.Namespace) -> int:
     from training.data.samples import write_samples  # noqa: PLC0415 - needs the dev packages
-    from training.data.sentences import corpus  # noqa: PLC0415
-    from training.data.speech import speak  # noqa: PLC0415
+    from training.data.split import Split  # noqa: PLC0415
+    from training.data.voices.agent import speak  # noqa: PLC0415
+    from training.data.voices.sentences import corpus  # noqa: PLC0415
 
-    spoken = [speak(sentence) for sentence in corpus(args.n, seed=1, held_out=False)]
+    spoken = [speak(sentence) for sentence in corpus(args.n, 1, Split.TRAIN)]
     for path in write_samples(spoken, args.out):
         print(f"wrote {path}")
     return 0
@@ -127,25 +128,25 @@ def _train(args: argparse.Namespace) -> int:
     from training.pack import pack  # noqa: PLC0415 - needs the dev packages
     from training.parts import PARTS as TRAINERS  # noqa: PLC0415
 
-    shop = _workshop(args)
+    context = _context(args)
     for name, train_part in TRAINERS.items():
         if args.part == name or (args.part == "all" and name != "distil"):
-            train_part(shop)
+            train_part(context)
     if args.part in {"pack", "all"}:
-        pack(shop, args.out)
+        pack(context, args.out)
     return 0
 
 
-def _workshop(args: argparse.Namespace) -> Workshop:
-    from training.workshop import Workshop  # noqa: PLC0415 - needs the dev packages
+def _context(args: argparse.Namespace) -> TrainContext:
+    from training.context import TrainContext  # noqa: PLC0415 - needs the dev packages
 
     config = load_config(args.config)
-    shop = Workshop(model=_pocket_config(config), runs=args.runs, base=_base(args, config))
+    context = TrainContext(model=_pocket_config(config), runs=args.runs, base=_base(args, config))
     if args.part != "pack":
         torch.set_num_threads(args.threads)
         check_device(args.device)
-        shop = dataclasses.replace(shop, recipes=args.recipes, device=args.device, resume=args.resume)
-    return shop
+        context = dataclasses.replace(context, recipes=args.recipes, device=args.device, resume=args.resume)
+    return context
 
 
 def _pocket_config(config: RuntimeConfig) -> PocketConfig:

@@ -15,6 +15,9 @@ class Wakeup(Protocol):
 class Clock(Protocol):
     """Monotonic seconds from an arbitrary origin, and the only place where a loop waits for time."""
 
+    paced: bool
+    """Whether moments come in their time; where they don't, nothing can be late and nobody is waited for."""
+
     def now(self) -> float:
         """Seconds; differences are real durations on every clock but the manual one."""
         ...
@@ -30,6 +33,8 @@ class Clock(Protocol):
 
 class MonotonicClock:
     """Real time."""
+
+    paced = True
 
     def now(self) -> float:
         """Seconds of CLOCK_MONOTONIC, which all processes of one host share."""
@@ -52,6 +57,8 @@ class MonotonicClock:
 class UnpacedClock:
     """Real time, but every moment has already come: drives a loop as fast as it can go."""
 
+    paced = False
+
     def now(self) -> float:
         """Seconds of CLOCK_MONOTONIC, so that stages can still be measured."""
         return time.monotonic()
@@ -67,6 +74,8 @@ class UnpacedClock:
 
 class ManualClock:
     """Time that moves only when told to, or when someone waits for it. For tests on one thread."""
+
+    paced = True
 
     def __init__(self, start: float = 0.0) -> None:
         self._now = start
@@ -104,6 +113,11 @@ class UnitClock:
         self._start = clock.now()
         self._skipped = 0
 
+    @property
+    def paced(self) -> bool:
+        """Whether ticks come in their time."""
+        return self.clock.paced
+
     def start(self, at: float | None = None) -> None:
         """Make the moment `at`, or this one, tick 0."""
         self._start = self.clock.now() if at is None else at
@@ -112,6 +126,10 @@ class UnitClock:
     def deadline(self, k: int) -> float:
         """The moment of tick `k`, in the clock's seconds."""
         return self._start + (k + self._skipped) * self.unit_s
+
+    def tick(self, k: int) -> float:
+        """The moment at which tick `k` came: its deadline, or this moment where time isn't paced."""
+        return self.deadline(k) if self.paced else self.clock.now()
 
     def due(self, k: int) -> bool:
         """Whether tick `k` has come."""
@@ -122,8 +140,8 @@ class UnitClock:
         return self.clock.wait_until(self.deadline(k), wakeup)
 
     def behind_s(self, k: int) -> float:
-        """How many seconds ago tick `k` was due; 0 when it is still to come."""
-        return max(0.0, self.clock.now() - self.deadline(k))
+        """How many seconds ago tick `k` was due; 0 when it is still to come, or time isn't paced."""
+        return max(0.0, self.clock.now() - self.deadline(k)) if self.paced else 0.0
 
     def skip(self, num_units: int) -> None:
         """Move every deadline `num_units` later: the loop gives up time that it can't catch up."""

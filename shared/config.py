@@ -17,8 +17,7 @@ DEFAULT = "pocket"
 CHOICES = {
     "dtype": ("auto", "float32", "bfloat16"),
     "pin": ("auto", "on", "off"),
-    "exchange": ("auto", "packed", "layerwise"),
-    "remember": ("thinker", "performer"),
+    "chunk_mode": ("auto", "packed", "layerwise"),
 }
 
 
@@ -31,9 +30,8 @@ class RuntimeConfig:
     be stuck.
 
     `sessions` is how many one pair may serve at a time; memory for all of them is allocated at the start.
-    They are spread over `phases` of the unit, and batched within each. `exchange` is how KV slices travel:
-    "packed" in one piece, "layerwise" while later layers compute, "auto" by their size. `remember` is the
-    process that runs the pass over clean latents: the one with more time to spare.
+    They are spread over `phases` of the unit, and batched within each. `chunk_mode` is how KV slices
+    travel: "packed" in one piece, "layerwise" while later layers compute, "auto" by their size.
 
     How a process computes: `threads` on a CPU; `pin`: its model thread on a core of its own, "auto" for where
     that helps; `dtype`: "auto" for what is fastest on the device, must be the same for both processes;
@@ -49,9 +47,7 @@ class RuntimeConfig:
     compile: bool = False
     sessions: int = 1
     phases: int = 1
-    exchange: str = "auto"
-    remember: str = "thinker"
-    link_depth: int = 4
+    chunk_mode: str = "auto"
     solve_timeout_s: float = 10.0
     model: dict[str, Any] = field(default_factory=dict)
 
@@ -65,8 +61,6 @@ class RuntimeConfig:
                 raise ValueError(f"{name}={value!r} must be one of: {', '.join(choices)}")
         if not 0 < self.solve_timeout_s < math.inf:
             raise ValueError(f"solve_timeout_s={self.solve_timeout_s} must be above 0")
-        if self.link_depth < 2:
-            raise ValueError(f"link_depth={self.link_depth} must be at least 2")
 
     def weights_folder(self) -> Path | None:
         """Where the weights are; None for random ones."""

@@ -9,8 +9,8 @@ The header (little endian):
          4     2  flags
          6     2  layer           first layer of the piece when a slice travels in several, else 0
          8     4  session
-        12     4  epoch
-        16     8  unit (signed; a prefill comes before unit 0)
+        12     4  (zero)
+        16     8  unit, signed
         24     4  payload bytes
         28     4  CRC-32 of the payload when the flag CHECKED is set, else 0
         32     8  sent_at_ns      sender's monotonic clock when the message left
@@ -21,7 +21,7 @@ The header (little endian):
 `received_at_ns` and `sent_at_ns` of latents are of one clock, so that the time spent on the exchange is known
 without comparing the clocks of two hosts: (returned - slice sent) - (latents sent - slice received).
 
-Payloads: of PREFILL, STATE and REMEMBER what the family packed, of LATENTS float32, of RESET the session's
+Payloads: of STATE and COMMIT what the family packed, of LATENTS float32, of RESET the session's
 seed and its slot as two int64, of END nothing.
 """
 
@@ -34,10 +34,10 @@ import msgspec
 from shared.errors import SliceError
 
 HEADER_BYTES = 64
-VERSION = 2
+VERSION = 3
 
 _MAGIC = b"TP"
-_HEADER = struct.Struct("<2sBBHHIIqIIqqqq")
+_HEADER = struct.Struct("<2sBBHHI4xqIIqqqq")
 assert _HEADER.size == HEADER_BYTES
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -47,7 +47,6 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 class Kind(IntEnum):
     """What a message holds."""
 
-    PREFILL = 1
     STATE = 2
     COMMIT = 3
     LATENTS = 4
@@ -77,7 +76,6 @@ class SliceHeader(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: Kind
     session: int
-    epoch: int
     unit: int
     layer: int = 0
     payload_bytes: int = 0
@@ -91,7 +89,7 @@ class SliceHeader(msgspec.Struct, frozen=True, kw_only=True):
 
 def describe(kind: Kind, unit: int) -> str:
     """What a message is, for texts about it: "state slice of unit 7"."""
-    noun = " slice" if kind in {Kind.PREFILL, Kind.STATE, Kind.COMMIT} else ""
+    noun = " slice" if kind in {Kind.STATE, Kind.COMMIT} else ""
     return f"{kind.name.lower()}{noun} of unit {unit}"
 
 
@@ -100,7 +98,7 @@ def pack_header_into(
 ) -> None:
     """Write `header` to the first 64 bytes of `buffer`, with what is only known when the message leaves."""
     _HEADER.pack_into(
-        buffer, 0, _MAGIC, VERSION, header.kind, header.flags, header.layer, header.session, header.epoch,
+        buffer, 0, _MAGIC, VERSION, header.kind, header.flags, header.layer, header.session,
         header.unit, header.payload_bytes, checksum, sent_at_ns, header.received_at_ns, header.append_ns,
         header.solve_ns,
     )  # fmt: skip
@@ -114,8 +112,8 @@ def unpack_header(buffer: Buffer) -> SliceHeader:
     """
     if len(buffer) < HEADER_BYTES:
         raise SliceError(f"slice header needs {HEADER_BYTES} bytes, got {len(buffer)}")
-    magic, version, kind, flags, layer, session, epoch, unit, payload_bytes, checksum, *stamps = (
-        _HEADER.unpack_from(buffer)
+    magic, version, kind, flags, layer, session, unit, payload_bytes, checksum, *stamps = _HEADER.unpack_from(
+        buffer
     )
     if magic != _MAGIC or version != VERSION:
         raise SliceError(f"not a slice of version {VERSION}: magic {magic!r}, version {version}")
@@ -124,6 +122,6 @@ def unpack_header(buffer: Buffer) -> SliceHeader:
     sent_at_ns, received_at_ns, append_ns, solve_ns = stamps
     return SliceHeader(
         kind=_KINDS[kind], flags=Flags(flags) if flags else Flags.NONE, layer=layer, session=session,
-        epoch=epoch, unit=unit, payload_bytes=payload_bytes, checksum=checksum, sent_at_ns=sent_at_ns,
+        unit=unit, payload_bytes=payload_bytes, checksum=checksum, sent_at_ns=sent_at_ns,
         received_at_ns=received_at_ns, append_ns=append_ns, solve_ns=solve_ns,
     )  # fmt: skip

@@ -21,8 +21,11 @@ from pathlib import Path
 import httpx
 import pytest
 
+from shared.processes.secret import SECRET_VARIABLE
+
 ROOT = Path(__file__).resolve().parents[1]
 MARK = "THINKER_PERFORMER_TEST"
+SECRET = "of these tests and nobody else"  # of all processes that they start
 SHARED_MEMORY = Path("/dev/shm")
 PATIENCE_S = 90.0  # much more than anything takes, also on a busy machine
 
@@ -129,6 +132,7 @@ class Group:
         self._temporary.mkdir()
         name, _, value = self._mark.partition("=")
         self._environment = os.environ | {name: value, "TMPDIR": str(self._temporary), "OMP_NUM_THREADS": "1"}
+        self._environment[SECRET_VARIABLE] = SECRET
         self._shared_before = set(SHARED_MEMORY.iterdir())
         self._commands: list[Command] = []
 
@@ -235,10 +239,18 @@ def report_of() -> Callable[[str], dict[str, object]]:
     """Reads the report of a running Thinker."""
 
     def read(url: str) -> dict[str, object]:
-        report: dict[str, object] = httpx.get(f"{url}/report", timeout=20, trust_env=False).json()
+        operator = {"authorization": f"Bearer {SECRET}"}
+        answer = httpx.get(f"{url}/report", headers=operator, timeout=20, trust_env=False)
+        report: dict[str, object] = answer.raise_for_status().json()
         return report
 
     return read
+
+
+@pytest.fixture(scope="session")
+def secret() -> str:
+    """What the processes of a test share."""
+    return SECRET
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from shared.media import Media
 from shared.models.family import AgentMedia, StepDecision, UserUnit
+from thinker.report import Report
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,7 +48,7 @@ class SessionHandle(Protocol):
     """A slot held by one session; what else it holds is the engine's own business."""
 
     @property
-    def session(self) -> int:
+    def number(self) -> int:
         """The session's number, the same as in KV slices and in logs."""
 
 
@@ -87,5 +88,5 @@ class Engine(Protocol):
     def wait_s(self, position: int) -> float | None:
         """About how long the `position`th of those that wait will wait, 1 is next; None when unknown."""
 
-    def report(self) -> dict[str, object]:
-        """The fields of the report (JSON values alone), over the time since start."""
+    def report(self) -> Report:
+        """What was measured since the start."""

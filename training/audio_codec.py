@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from shared.models.audio_codec import AudioCodec, AudioCodecConfig
-from shared.models.pocket.senses import mel_filters
-from training.data.speech import Utterance
-from training.data.wav import write_wav
+from shared.models.pocket.network.encoders import mel_filters
+from training.data.voices.agent import AgentUtterance
+from training.data.voices.sound import write_wav
 from training.loop import TrainConfig, train
 
 CLIP_UNITS = 8
@@ -26,7 +26,7 @@ MEL_BANDS = 80
 SAMPLE_RATE = 16_000
 
 
-def voice_track(utterances: list[Utterance], seed: int) -> NDArray[np.float32]:
+def voice_track(utterances: list[AgentUtterance], seed: int) -> NDArray[np.float32]:
     """All sentences in a random order with pauses of up to 1.2 s of digital silence between them."""
     rng = random.Random(seed)
     order = rng.sample(utterances, len(utterances))
@@ -94,8 +94,8 @@ def measure_statistics(codec: AudioCodec, track: NDArray[np.float32], seconds: i
 def train_audio_codec(
     config: TrainConfig,
     sizes: AudioCodecConfig,
-    speech: list[Utterance],
-    held_out: list[Utterance],
+    speech: list[AgentUtterance],
+    held_out: list[AgentUtterance],
     *,
     batch: int,
     resume: bool,

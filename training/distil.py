@@ -18,12 +18,12 @@ import torch
 from torch import Tensor, nn
 
 from shared.models.layout import Tower
-from shared.models.pocket.network import StreamerNetwork
+from shared.models.pocket.network.streamer import StreamerNetwork
 from shared.models.solver import flow_times
 from training.loop import TrainConfig, train
 from training.performer import (
     HISTORY_NOISE,
-    Batch,
+    AgentBatch,
     Latents,
     blurred,
     even_pieces,
@@ -100,7 +100,7 @@ def train_distil(
     pieces, shown = random_pieces(track, batch, units), even_pieces(held_out, units).to(config.device)
 
     @torch.no_grad()
-    def taught(piece: Batch, history: Latents, noise: Latents) -> list[Latents]:
+    def taught(piece: AgentBatch, history: Latents, noise: Latents) -> list[Latents]:
         past = remember(teacher, sequence, piece, history)
         return walk(teacher, sequence, past, noise, steps=teacher_steps, stops=solver_steps)
 

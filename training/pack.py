@@ -7,13 +7,13 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from shared.checkpoint import FILE, config_digest, save_weights
-from shared.models.pocket.weights import PocketWeights
+from shared.models.pocket.network.weights import PocketWeights
+from training.context import FINAL, TrainContext
 from training.errors import TrainingError
 from training.files import read, require_room
 from training.loop import CHECKPOINT
 from training.parts import TIMER
 from training.thinker import listener_of
-from training.workshop import FINAL, Workshop
 
 SOURCES = {  # part of the weights -> folders under runs/, the best first; a later part is within another
     "network": ("performer",),
@@ -23,7 +23,7 @@ SOURCES = {  # part of the weights -> folders under runs/, the best first; a lat
 }
 
 
-def pack(shop: Workshop, out: Path) -> Path:
+def pack(context: TrainContext, out: Path) -> Path:
     """Write `out`/model.safetensors: trained parts of these runs, the others from the base checkpoint.
 
     Of a part that is still in training the averaged weights of its last checkpoint are taken.
@@ -31,21 +31,21 @@ def pack(shop: Workshop, out: Path) -> Path:
     Raises:
         TrainingError: a part is neither trained nor in the base checkpoint, or the disk is full.
     """
-    base = shop.base_weights()
-    weights = base or PocketWeights(shop.model)
+    base = context.base_weights()
+    weights = base or PocketWeights(context.model)
     require_room(out, 2 * _parameters(weights), "weights")
     for part in (*SOURCES, "timer"):
-        found = _trained(shop.runs, part)
+        found = _trained(context.runs, part)
         if found is None and base is None:
             raise TrainingError(
-                f"pack: no trained {part} under {shop.runs}, and no checkpoint to take it from"
+                f"pack: no trained {part} under {context.runs}, and no checkpoint to take it from"
             )
         module = weights.get_submodule(part)
         if found is not None:
             module.load_state_dict(module.state_dict() | found[0])
         origin = "the base checkpoint" if found is None else found[1]
         print(f"pack: {part:<16} {_parameters(module) / 1e6:6.2f} M parameters from {origin}")
-    save_weights(weights, out, config_digest(shop.model))
+    save_weights(weights, out, config_digest(context.model))
     size = (out / FILE).stat().st_size
     print(f"pack: wrote {out / FILE}, {size / 1e6:.1f} MB, {_parameters(weights) / 1e6:.2f} M parameters")
     return out

@@ -14,12 +14,14 @@ from typing import TypeVar
 import numpy as np
 
 from shared.models.audio_codec import AudioCodec
-from shared.models.pocket.network import StreamerNetwork
-from shared.models.pocket.senses import Eyes
+from shared.models.pocket.network.encoders import VisionEncoder
+from shared.models.pocket.network.streamer import StreamerNetwork
 from shared.models.video_codec import VideoCodec
 from training.audio_codec import train_audio_codec
-from training.data.bank import Bank, load_bank, together, warped
-from training.data.voices import installed
+from training.context import FINAL, HELD_OUT_SEED, TrainContext, TrainRun
+from training.data.split import Split
+from training.data.voices.bank import UtteranceBank, load_bank, together, warped
+from training.data.voices.speakers import installed
 from training.distil import train_distil
 from training.errors import TrainingError
 from training.files import read, write
@@ -34,12 +36,11 @@ from training.recipes import (
     TimingRecipe,
     load_recipe,
 )
-from training.sight import train_eyes
 from training.thinker import train_thinker
 from training.timing import train_timing
 from training.tracks import Track, held_out_track_of, training_track
 from training.video_codec import train_video_codec
-from training.workshop import FINAL, HELD_OUT_SEED, Stage, Workshop
+from training.vision import train_eyes
 
 CodecT = TypeVar("CodecT", AudioCodec, VideoCodec)
 TIMER = "timer.pt"
@@ -47,46 +48,46 @@ NEURAL = ("kokoro",)  # families of voices that take half a second an utterance
 ECHOES = 200  # sentences of the agent that a user's microphone may catch
 
 
-def audio_codec(shop: Workshop) -> None:
+def audio_codec(context: TrainContext) -> None:
     """Train the audio codec, then its decoder further."""
     _train_codec(
-        shop,
+        context,
         "audio",
-        lambda: AudioCodec(shop.model.audio),
-        partial(train_audio_codec, sizes=shop.model.audio),
+        lambda: AudioCodec(context.model.audio),
+        partial(train_audio_codec, sizes=context.model.audio),
     )
 
 
-def video_codec(shop: Workshop) -> None:
+def video_codec(context: TrainContext) -> None:
     """Train the video codec, then its decoder further."""
     _train_codec(
-        shop,
+        context,
         "video",
-        lambda: VideoCodec(shop.model.video),
-        partial(train_video_codec, sizes=shop.model.video),
+        lambda: VideoCodec(context.model.video),
+        partial(train_video_codec, sizes=context.model.video),
     )
 
 
 def _train_codec(
-    shop: Workshop, kind: str, build: Callable[[], CodecT], train_codec: Callable[..., CodecT]
+    context: TrainContext, kind: str, build: Callable[[], CodecT], train_codec: Callable[..., CodecT]
 ) -> None:
     """Train in two stages; in the second the encoder stays, so that what is made of latents stays valid."""
-    recipe = load_recipe(CodecRecipe, f"{kind}-codec", shop.recipes)
-    whole = Stage(shop, f"{kind}-codec", recipe.schedule)
-    decoder = Stage(shop, f"{kind}-decoder", recipe.decoder_schedule)
+    recipe = load_recipe(CodecRecipe, f"{kind}-codec", context.recipes)
+    whole = TrainRun(context, f"{kind}-codec", recipe.schedule)
+    decoder = TrainRun(context, f"{kind}-decoder", recipe.decoder_schedule)
     if whole.is_done and decoder.is_done:
         return
-    speech, held_out = shop.speech(recipe.speech)
+    speech, held_out = context.speech(recipe.speech)
     if not whole.is_done:
         decoder.forget()  # it was trained for an encoder that is going to change
-        base = whole.begin(shop)
+        base = whole.begin(context)
         codec = train_codec(
             whole.config, speech=speech, held_out=held_out, batch=recipe.batch, resume=whole.resumes,
             start=None if base is None else base.get_submodule(kind),
         )  # fmt: skip
         whole.finish(codec)
     frozen = build()
-    frozen.load_state_dict(read(whole.final, shop.device))
+    frozen.load_state_dict(read(whole.final, context.device))
     print(f"{decoder.name}: {decoder.config.steps} steps, the encoder stays as it is")
     codec = train_codec(
         decoder.config, speech=speech, held_out=held_out, batch=recipe.decoder_batch, resume=decoder.resumes,
@@ -95,15 +96,15 @@ def _train_codec(
     decoder.finish(codec)
 
 
-def timing(shop: Workshop) -> None:
+def timing(context: TrainContext) -> None:
     """Train the phone timing; it takes half a minute, so it is done anew or not at all."""
-    path = shop.runs / TIMER
-    if shop.resume and path.exists():
+    path = context.runs / TIMER
+    if context.resume and path.exists():
         print(f"timing: already trained, {path} (--no-resume trains it anew)")
         return
-    recipe = load_recipe(TimingRecipe, "timing", shop.recipes)
-    speech, held_out = shop.speech(recipe.speech)
-    base = shop.base_weights()
+    recipe = load_recipe(TimingRecipe, "timing", context.recipes)
+    speech, held_out = context.speech(recipe.speech)
+    base = context.base_weights()
     timer, exact = train_timing(
         speech, held_out, epochs=recipe.epochs, start=None if base is None else base.timer.cpu()
     )
@@ -111,87 +112,87 @@ def timing(shop: Workshop) -> None:
     print(f"timing: trained, {exact:.0%} of held-out phones exact to the frame, {path}")
 
 
-def performer(shop: Workshop) -> None:
+def performer(context: TrainContext) -> None:
     """Train the transformer on the latents of both codecs."""
-    recipe = load_recipe(PerformerRecipe, "performer", shop.recipes)
-    stage = Stage(shop, "performer", recipe.schedule)
-    if stage.is_done:
+    recipe = load_recipe(PerformerRecipe, "performer", context.recipes)
+    run = TrainRun(context, "performer", recipe.schedule)
+    if run.is_done:
         return
-    track, held_out = _tracks(shop, recipe)
+    track, held_out = _tracks(context, recipe)
     for name in (CHECKPOINT, FINAL):
-        (shop.runs / "distil" / name).unlink(missing_ok=True)  # its teacher is going to change
-    base = stage.begin(shop)
+        (context.runs / "distil" / name).unlink(missing_ok=True)  # its teacher is going to change
+    base = run.begin(context)
     network = train_performer(
-        stage.config, shop.model, track, held_out,
-        batch=recipe.batch, units=recipe.units, resume=stage.resumes,
+        run.config, context.model, track, held_out,
+        batch=recipe.batch, units=recipe.units, resume=run.resumes,
         start=None if base is None else base.network,
     )  # fmt: skip
-    stage.finish(network)
+    run.finish(network)
 
 
-def thinker(shop: Workshop) -> None:
+def thinker(context: TrainContext) -> None:
     """Train the eyes, then the tower that listens, with pictures and voices of users."""
-    recipe = load_recipe(ThinkerRecipe, "thinker", shop.recipes)
-    sight = Stage(shop, "eyes", recipe.eyes_schedule)
-    stage = Stage(shop, "thinker", recipe.schedule)
-    if sight.is_done and stage.is_done:
+    recipe = load_recipe(ThinkerRecipe, "thinker", context.recipes)
+    eyes_run = TrainRun(context, "eyes", recipe.eyes_schedule)
+    run = TrainRun(context, "thinker", recipe.schedule)
+    if eyes_run.is_done and run.is_done:
         return
-    if not sight.is_done:
-        base = sight.begin(shop)
+    if not eyes_run.is_done:
+        base = eyes_run.begin(context)
         eyes = train_eyes(
-            sight.config, shop.model, clips=recipe.clips, resume=sight.resumes,
-            start=None if base is None else base.network.listener.eyes,
+            eyes_run.config, context.model, clips=recipe.clips, resume=eyes_run.resumes,
+            start=None if base is None else base.network.listener.vision_encoder,
         )  # fmt: skip
-        sight.finish(eyes)
-    voices = _users(shop, recipe.bank)
+        eyes_run.finish(eyes)
+    voices = _users(context, recipe.bank)
     held_out = load_bank(
-        shop.runs / "data", requests=recipe.bank.held_out_requests, others=recipe.bank.held_out_others,
-        seed=HELD_OUT_SEED, held_out=True,
+        context.runs / "data", requests=recipe.bank.held_out_requests, others=recipe.bank.held_out_others,
+        seed=HELD_OUT_SEED, split=Split.WATCH,
     )  # fmt: skip
-    speech, _ = shop.speech(recipe.speech)
-    base = stage.begin(shop)
-    eyes = Eyes(shop.model.senses)
-    eyes.load_state_dict(read(sight.final, shop.device))
+    speech, _ = context.speech(recipe.speech)
+    base = run.begin(context)
+    eyes = VisionEncoder(context.model.listener)
+    eyes.load_state_dict(read(eyes_run.final, context.device))
     listener = train_thinker(
-        stage.config, shop.model, voices, held_out,
-        batch=recipe.batch, pictured=recipe.pictured, units=recipe.units, resume=stage.resumes,
+        run.config, context.model, voices, held_out,
+        batch=recipe.batch, pictured=recipe.pictured, units=recipe.units, resume=run.resumes,
         echoes=[utterance.pcm for utterance in speech[:ECHOES]],
         eyes=eyes, start=None if base is None else base.network.listener,
     )  # fmt: skip
-    stage.finish(listener)
+    run.finish(listener)
 
 
-def _users(shop: Workshop, recipe: BankRecipe) -> Bank:
+def _users(context: TrainContext, recipe: BankRecipe) -> UtteranceBank:
     """Everything that users are to say. Neural voices are slow, so that few sentences are made to be many."""
-    folder = shop.runs / "data"
-    quick = load_bank(folder, requests=recipe.requests, others=recipe.others, seed=1, held_out=False)
+    folder = context.runs / "data"
+    quick = load_bank(folder, requests=recipe.requests, others=recipe.others, seed=1, split=Split.TRAIN)
     neural = tuple(family for family in NEURAL if family in installed(held_out=False))
     if not neural or not recipe.neural_requests:
         return quick
     slow = load_bank(
-        folder, requests=recipe.neural_requests, others=recipe.neural_others, seed=1, held_out=False,
+        folder, requests=recipe.neural_requests, others=recipe.neural_others, seed=1, split=Split.TRAIN,
         families=neural,
     )  # fmt: skip
     rng = np.random.default_rng(1)
     return together(quick, slow, *(warped(slow, rng) for _ in range(recipe.neural_copies)))
 
 
-def distil(shop: Workshop) -> None:
+def distil(context: TrainContext) -> None:
     """Teach a copy of the tower that speaks to need fewer solver steps."""
-    recipe = load_recipe(DistilRecipe, "distil", shop.recipes)
-    stage = Stage(shop, "distil", recipe.schedule)
-    if stage.is_done:
+    recipe = load_recipe(DistilRecipe, "distil", context.recipes)
+    run = TrainRun(context, "distil", recipe.schedule)
+    if run.is_done:
         return
-    teacher = _teacher(shop)
-    track, held_out = _tracks(shop, recipe)
-    stage.final.unlink(missing_ok=True)
-    print(f"distil: {stage.config.steps} steps, of {recipe.teacher_steps} steps make {recipe.solver_steps}")
+    teacher = _teacher(context)
+    track, held_out = _tracks(context, recipe)
+    run.final.unlink(missing_ok=True)
+    print(f"distil: {run.config.steps} steps, of {recipe.teacher_steps} steps make {recipe.solver_steps}")
     network = train_distil(
-        stage.config, teacher, track, held_out,
+        run.config, teacher, track, held_out,
         batch=recipe.batch, units=recipe.units, teacher_steps=recipe.teacher_steps,
-        solver_steps=recipe.solver_steps, resume=stage.resumes,
+        solver_steps=recipe.solver_steps, resume=run.resumes,
     )  # fmt: skip
-    stage.finish(network)
+    run.finish(network)
 
 
 PARTS = {
@@ -204,43 +205,43 @@ PARTS = {
 }
 
 
-def _teacher(shop: Workshop) -> StreamerNetwork:
+def _teacher(context: TrainContext) -> StreamerNetwork:
     """The network of these runs, else that of the base checkpoint."""
-    path = shop.runs / "performer" / FINAL
+    path = context.runs / "performer" / FINAL
     if path.exists():
-        network = StreamerNetwork(shop.model)
-        network.load_state_dict(read(path, shop.device))
+        network = StreamerNetwork(context.model)
+        network.load_state_dict(read(path, context.device))
         return network
-    base = shop.base_weights()
+    base = context.base_weights()
     if base is None:
         raise TrainingError(f"distil: {path} is not there yet: run `train performer` first, or give --from")
     return base.network
 
 
-def _tracks(shop: Workshop, recipe: PerformerRecipe | DistilRecipe) -> tuple[Track, Track]:
+def _tracks(context: TrainContext, recipe: PerformerRecipe | DistilRecipe) -> tuple[Track, Track]:
     """Latents of sentences to train on and of others to measure with; made at the first call."""
-    speech, held_out = shop.speech(recipe.speech)
-    folder, codecs = shop.runs / "data", _codecs(shop)
+    speech, held_out = context.speech(recipe.speech)
+    folder, codecs = context.runs / "data", _codecs(context)
     sentences, parts = recipe.tracks.sentences, recipe.tracks.parts
     track = training_track(folder, speech, *codecs, sentences=sentences, parts=parts)
     return track, held_out_track_of(folder, held_out, *codecs)
 
 
-def _codecs(shop: Workshop) -> tuple[AudioCodec, VideoCodec]:
+def _codecs(context: TrainContext) -> tuple[AudioCodec, VideoCodec]:
     """The codecs of these runs, else those of the base checkpoint."""
-    base = shop.base_weights()
-    audio, video = AudioCodec(shop.model.audio), VideoCodec(shop.model.video)
+    base = context.base_weights()
+    audio, video = AudioCodec(context.model.audio), VideoCodec(context.model.video)
     for name, codec, fallback in (
         ("audio-codec", audio, None if base is None else base.audio),
         ("video-codec", video, None if base is None else base.video),
     ):
-        path = shop.runs / name / FINAL
+        path = context.runs / name / FINAL
         if path.exists():
-            codec.load_state_dict(read(path, shop.device))
+            codec.load_state_dict(read(path, context.device))
         elif fallback is not None:
             codec.load_state_dict(fallback.state_dict())
         else:
             raise TrainingError(
                 f"performer: {path} is not there yet: run `train {name}` first, or give --from"
             )
-    return audio.to(shop.device).eval(), video.to(shop.device).eval()
+    return audio.to(context.device).eval(), video.to(context.device).eval()

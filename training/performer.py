@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from shared.models.layout import STEPS_PER_UNIT, Tower
 from shared.models.pocket.config import PocketConfig
-from shared.models.pocket.network import StreamerNetwork
+from shared.models.pocket.network.streamer import StreamerNetwork
 from training.errors import TrainingError
 from training.loop import TrainConfig, train
 from training.sequence import Past, Sequence, lay_sequence, reader, writer
@@ -26,7 +26,7 @@ Latents = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Batch:
+class AgentBatch:
     """Units of the agent: its latents, and the slots that say what it does.
 
     picture [B, U, P, Z], sound [B, U, 4, Z'], phones [B, U, 4], words [B, U, 1], gestures [B, U, 12].
@@ -38,9 +38,9 @@ class Batch:
     words: Tensor
     gestures: Tensor
 
-    def to(self, device: str) -> Batch:
+    def to(self, device: str) -> AgentBatch:
         """A copy on a device."""
-        return Batch(
+        return AgentBatch(
             picture=self.picture.to(device), sound=self.sound.to(device), phones=self.phones.to(device),
             words=self.words.to(device), gestures=self.gestures.to(device),
         )  # fmt: skip
@@ -51,7 +51,7 @@ class Batch:
         return self.picture, self.sound
 
 
-def crop(track: Track, words: Tensor, starts: list[int], units: int) -> Batch:
+def crop(track: Track, words: Tensor, starts: list[int], units: int) -> AgentBatch:
     """Cut `units` units out of a track at each of the start frames; `words` is `track.words()`."""
     frames = units * STEPS_PER_UNIT
 
@@ -59,7 +59,7 @@ def crop(track: Track, words: Tensor, starts: list[int], units: int) -> Batch:
         pieces = torch.stack([x[start : start + frames] for start in starts])
         return pieces.reshape(len(starts), units, *shape)
 
-    return Batch(
+    return AgentBatch(
         picture=cut(track.picture, -1, track.picture.shape[-1]),
         sound=cut(track.sound, STEPS_PER_UNIT, track.sound.shape[-1]),
         phones=cut(track.phones, STEPS_PER_UNIT),
@@ -68,7 +68,7 @@ def crop(track: Track, words: Tensor, starts: list[int], units: int) -> Batch:
     )
 
 
-def random_pieces(track: Track, batch: int, units: int) -> Callable[[int, int], Batch]:
+def random_pieces(track: Track, batch: int, units: int) -> Callable[[int, int], AgentBatch]:
     """(step, seed) -> `batch` pieces of `units` units from anywhere in the track, always the same ones.
 
     Raises:
@@ -77,7 +77,7 @@ def random_pieces(track: Track, batch: int, units: int) -> Callable[[int, int], 
     words = track.words()
     room = _require_room(words, units)
 
-    def draw(step: int, seed: int) -> Batch:
+    def draw(step: int, seed: int) -> AgentBatch:
         generator = torch.Generator().manual_seed(seed * 1_000_003 + step)
         starts = torch.randint(0, room, (batch,), generator=generator).tolist()
         return crop(track, words, starts, units)
@@ -85,7 +85,7 @@ def random_pieces(track: Track, batch: int, units: int) -> Callable[[int, int], 
     return draw
 
 
-def even_pieces(track: Track, units: int) -> Batch:
+def even_pieces(track: Track, units: int) -> AgentBatch:
     """The first pieces of a track, up to 8, one after the other; raises as `random_pieces` does."""
     words = track.words()
     starts = list(range(0, _require_room(words, units), units * STEPS_PER_UNIT))
@@ -111,7 +111,7 @@ def mix(clean: Latents, noise: Latents, share: Tensor) -> Latents:
     return (1 - share) * picture + share * picture_noise, (1 - share) * sound + share * sound_noise
 
 
-def remember(network: StreamerNetwork, sequence: Sequence, batch: Batch, history: Latents) -> Past:
+def remember(network: StreamerNetwork, sequence: Sequence, batch: AgentBatch, history: Latents) -> Past:
     """Run the kept tokens: the text and gesture slots, and `history` as what the agent did."""
     streams = (
         *network.text_tokens(batch.words.flatten(1), batch.phones.flatten(1)),
@@ -141,7 +141,7 @@ def velocity(
 
 
 def velocity_loss(
-    network: StreamerNetwork, sequence: Sequence, batch: Batch, *, history_noise: float
+    network: StreamerNetwork, sequence: Sequence, batch: AgentBatch, *, history_noise: float
 ) -> dict[str, Tensor]:
     """Flow-matching loss (eps - z) of picture and sound, each unit at a flow time of its own."""
     size, units = batch.words.shape[:2]

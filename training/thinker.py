@@ -1,7 +1,7 @@
 """Train the tower that listens: from what the user's microphone hears to what was asked, and who speaks.
 
 The user is made up step by step (`training.data`): scenes of speech, noise and music, some of them
-before a camera, whose glances the tower sees through eyes that were trained before (`training.sight`).
+before a camera, whose glances the tower sees through eyes that were trained before (`training.vision`).
 Beside the heads that the runtime uses, a head for phones is trained and thrown away: whoever knows which
 phone sounds hears requests in voices that were never met.
 
@@ -21,14 +21,14 @@ from torch.nn import functional as F
 from shared.models.causal import init_contexts
 from shared.models.layout import Tower
 from shared.models.pocket.config import FRAMES_PER_UNIT, PocketConfig
-from shared.models.pocket.listener import Heard, Listener
-from shared.models.pocket.phones import PHONES
-from shared.models.pocket.senses import Eyes
+from shared.models.pocket.network.encoders import VisionEncoder
+from shared.models.pocket.network.listener import Listener, SpeechDetection
+from shared.models.pocket.speech.phones import PHONES
 from shared.models.transformer import rms_norm
-from training.data.bank import Bank
-from training.data.scenes import compose_batch
-from training.data.synth import Sound
-from training.data.users import watch
+from training.data.hearing.scenes import compose_batch
+from training.data.noise.synth import Sound
+from training.data.vision.scene import watch
+from training.data.voices.bank import UtteranceBank
 from training.loop import TrainConfig, train
 from training.sequence import Sequence as Layout
 from training.sequence import lay_sequence, writer
@@ -42,7 +42,7 @@ CLIP_UNITS = 8  # of picture before the scene before the camera changes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Lesson:
+class ListeningBatch:
     """A batch: sound [B, N] with targets per 40 ms [B, S], and what the first P of the B scenes look like.
 
     `frames` is [P, U, 4, 3, H, W] in [-1, 1].
@@ -54,24 +54,24 @@ class Lesson:
     phones: Tensor
     frames: Tensor
 
-    def to(self, device: str) -> Lesson:
+    def to(self, device: str) -> ListeningBatch:
         """A copy on a device."""
-        return Lesson(**{name: getattr(self, name).to(device) for name in self.__dataclass_fields__})
+        return ListeningBatch(**{name: getattr(self, name).to(device) for name in self.__dataclass_fields__})
 
 
-class Student(nn.Module):
+class ListenerWithPhones(nn.Module):
     """The listener with the phone head that helps it learn; its eyes stay as they are."""
 
     def __init__(self, listener: Listener, dim: int) -> None:
         super().__init__()
         self.listener = listener
-        self.listener.eyes.requires_grad_(False)
+        self.listener.vision_encoder.requires_grad_(False)
         self.phones = nn.Linear(dim, len(PHONES))
 
-    def train(self, mode: bool = True) -> Student:
+    def train(self, mode: bool = True) -> ListenerWithPhones:
         """As every module, but for the eyes."""
         super().train(mode)
-        self.listener.eyes.eval()
+        self.listener.vision_encoder.eval()
         return self
 
 
@@ -81,8 +81,8 @@ def listener_of(student: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): w for name, w in student.items() if name.startswith(prefix)}
 
 
-def draw_lesson(
-    bank: Bank,
+def draw_listening(
+    bank: UtteranceBank,
     rng: np.random.Generator,
     *,
     size: int,
@@ -90,7 +90,7 @@ def draw_lesson(
     units: int,
     echoes: Sequence[Sound] = (),
     held_out: bool = False,
-) -> Lesson:
+) -> ListeningBatch:
     """Make up `size` scenes of `units` units, the first `pictured` of them with somebody to see.
 
     In some of them the agent is heard out of the user's loudspeaker: `echoes` are sounds of its voice.
@@ -100,7 +100,7 @@ def draw_lesson(
         watch(rng, CLIP_UNITS, held_out=held_out).frames for _ in range(pictured * (units // CLIP_UNITS))
     ]
     frames = torch.from_numpy(np.stack(sights)).permute(0, 1, 4, 2, 3).float() / 127.5 - 1
-    return Lesson(
+    return ListeningBatch(
         pcm=torch.from_numpy(heard.pcm),
         request=torch.from_numpy(heard.request),
         voice=torch.from_numpy(heard.voice),
@@ -121,16 +121,16 @@ def warped_filters(filters_FM: Tensor, factors_B: Tensor) -> Tensor:
 
 
 def perceive(
-    student: Student, sequence: Layout, lesson: Lesson, generator: torch.Generator | None
-) -> tuple[Heard, Tensor]:
+    student: ListenerWithPhones, sequence: Layout, scenes: ListeningBatch, generator: torch.Generator | None
+) -> tuple[SpeechDetection, Tensor]:
     """Run whole scenes at once; with a generator, hearing is warped and masked at random.
 
     Returns:
         What the heads say; phone logits [B, S, phones].
     """
     listener = student.listener
-    ears, size, units = listener.ears, len(lesson.pcm), sequence.units
-    spectrum_BTF, _ = ears.spectrum(lesson.pcm, ears.init_state(size).tail_BN)
+    ears, size, units = listener.audio_encoder, len(scenes.pcm), sequence.units
+    spectrum_BTF, _ = ears.spectrum(scenes.pcm, ears.init_state(size).tail_BN)
     mel_FM = ears.mel_FM
     if generator is None:
         mel_BTM = ears.loudness(spectrum_BTF @ mel_FM)
@@ -139,17 +139,17 @@ def perceive(
         mel_BTM = ears.loudness(torch.bmm(spectrum_BTF, warped_filters(mel_FM, factors.to(mel_FM.device))))
         mel_BTM = _masked(mel_BTM, generator)
     heard = ears.tokens(mel_BTM, init_contexts(ears.blocks, size))
-    dark = -torch.ones(1, *lesson.frames.shape[2:], device=lesson.pcm.device)
+    dark = -torch.ones(1, *scenes.frames.shape[2:], device=scenes.pcm.device)
     with torch.no_grad():
-        seen = listener.eyes(torch.cat([lesson.frames.flatten(0, 1), dark]))[:, 0]
-    pictured = seen[:-1].view(*lesson.frames.shape[:2], -1)
+        seen = listener.vision_encoder(torch.cat([scenes.frames.flatten(0, 1), dark]))[:, 0]
+    pictured = seen[:-1].view(*scenes.frames.shape[:2], -1)
     blind = seen[-1].expand(size - len(pictured), units, -1)
     picture, sound = listener.user_tokens(torch.cat([pictured, blind]), heard)
     tokens = torch.cat([picture[:, :, None], sound.view(size, units, -1, sound.shape[-1])], dim=2)
     out = listener.run(tokens.flatten(1, 2), sequence.kept_steps_R, writer(sequence, []))
     out = out.view(size, units, -1, out.shape[-1])
     sound_out = out[:, :, 1:].flatten(1, 2)
-    return listener.perceive(sound_out), student.phones(rms_norm(sound_out))
+    return listener.detect(sound_out), student.phones(rms_norm(sound_out))
 
 
 def _masked(mel_BTM: Tensor, generator: torch.Generator) -> Tensor:
@@ -162,25 +162,27 @@ def _masked(mel_BTM: Tensor, generator: torch.Generator) -> Tensor:
     return mel_BTM.masked_fill(hidden[:, None], float(mel_BTM.min()))
 
 
-def lesson_loss(heard: Heard, phones_BSP: Tensor, lesson: Lesson) -> dict[str, Tensor]:
+def listening_loss(heard: SpeechDetection, phones_BSP: Tensor, scenes: ListeningBatch) -> dict[str, Tensor]:
     """Cross-entropies of all heads, weighed against each other."""
-    weight = torch.ones(heard.request.shape[-1], device=lesson.pcm.device)
+    weight = torch.ones(heard.request.shape[-1], device=scenes.pcm.device)
     weight[1:] = REQUEST_WEIGHT
     return {
         "request": F.cross_entropy(
-            heard.request.float().flatten(0, 1), lesson.request.flatten(),
+            heard.request.float().flatten(0, 1), scenes.request.flatten(),
             weight=weight, ignore_index=IGNORED, label_smoothing=0.02,
         ),
-        "voice": VOICE_WEIGHT * F.binary_cross_entropy_with_logits(heard.voice.float(), lesson.voice),
+        "voice": VOICE_WEIGHT * F.binary_cross_entropy_with_logits(heard.voice.float(), scenes.voice),
         "phones": PHONE_WEIGHT
-        * F.cross_entropy(phones_BSP.float().flatten(0, 1), lesson.phones.flatten(), ignore_index=IGNORED),
+        * F.cross_entropy(phones_BSP.float().flatten(0, 1), scenes.phones.flatten(), ignore_index=IGNORED),
     }  # fmt: skip
 
 
-def lesson_marks(heard: Heard, phones_BSP: Tensor, lesson: Lesson) -> dict[str, float]:
+def listening_accuracy(
+    heard: SpeechDetection, phones_BSP: Tensor, scenes: ListeningBatch
+) -> dict[str, float]:
     """How often each head is right, in percent; requests by their frames, false alarms by the others."""
-    request, truth = heard.request.argmax(-1), lesson.request
-    asked, silent, known = truth > 0, truth == 0, lesson.phones >= 0
+    request, truth = heard.request.argmax(-1), scenes.request
+    asked, silent, known = truth > 0, truth == 0, scenes.phones >= 0
 
     def percent(right: Tensor) -> float:
         return 100 * float(right.float().mean())
@@ -188,22 +190,22 @@ def lesson_marks(heard: Heard, phones_BSP: Tensor, lesson: Lesson) -> dict[str, 
     return {
         "asked": percent(request[asked] == truth[asked]),
         "alarms": percent(request[silent] > 0),
-        "voice": percent((heard.voice > 0) == (lesson.voice > 0.5)),
-        "phones": percent(phones_BSP.argmax(-1)[known] == lesson.phones[known]),
+        "voice": percent((heard.voice > 0) == (scenes.voice > 0.5)),
+        "phones": percent(phones_BSP.argmax(-1)[known] == scenes.phones[known]),
     }
 
 
 def train_thinker(
     config: TrainConfig,
     sizes: PocketConfig,
-    bank: Bank,
-    held_out: Bank,
+    bank: UtteranceBank,
+    held_out: UtteranceBank,
     *,
     batch: int,
     pictured: int,
     units: int,
     resume: bool,
-    eyes: Eyes,
+    eyes: VisionEncoder,
     start: Listener | None = None,
     echoes: Sequence[Sound] = (),
 ) -> Listener:
@@ -213,11 +215,11 @@ def train_thinker(
     """
     torch.manual_seed(config.seed)
     listener = start or Listener(sizes)
-    listener.eyes = eyes
-    student = Student(listener, sizes.senses.dim)
+    listener.vision_encoder = eyes
+    student = ListenerWithPhones(listener, sizes.listener.dim)
     sequence = lay_sequence(sizes.layout(), Tower.LISTENING, units).to(config.device)
     exam = [
-        draw_lesson(
+        draw_listening(
             held_out, np.random.default_rng((77, part)), size=16, pictured=4, units=units, held_out=True
         )
         for part in range(4)
@@ -225,16 +227,16 @@ def train_thinker(
 
     def losses(step: int) -> dict[str, Tensor]:
         rng = np.random.default_rng((config.seed, step))
-        lesson = draw_lesson(bank, rng, size=batch, pictured=pictured, units=units, echoes=echoes)
-        lesson = lesson.to(config.device)
+        scenes = draw_listening(bank, rng, size=batch, pictured=pictured, units=units, echoes=echoes)
+        scenes = scenes.to(config.device)
         generator = torch.Generator().manual_seed(config.seed * 1_000_003 + step)
         with torch.autocast(torch.device(config.device).type, torch.bfloat16):
-            return lesson_loss(*perceive(student, sequence, lesson, generator), lesson)
+            return listening_loss(*perceive(student, sequence, scenes, generator), scenes)
 
     def evaluate(model: nn.Module, step: int) -> dict[str, float]:
         del step
-        assert isinstance(model, Student)
-        return _mean_of(exam, lambda lesson: _examine(model, sequence, lesson.to(config.device)))
+        assert isinstance(model, ListenerWithPhones)
+        return _mean_of(exam, lambda scenes: _examine(model, sequence, scenes.to(config.device)))
 
     average = train(config, student, losses, evaluate, resume=resume)
     student.load_state_dict(average)
@@ -242,10 +244,12 @@ def train_thinker(
 
 
 @torch.no_grad()
-def _examine(student: Student, sequence: Layout, lesson: Lesson) -> dict[str, float]:
-    return lesson_marks(*perceive(student, sequence, lesson, None), lesson)
+def _examine(student: ListenerWithPhones, sequence: Layout, scenes: ListeningBatch) -> dict[str, float]:
+    return listening_accuracy(*perceive(student, sequence, scenes, None), scenes)
 
 
-def _mean_of(lessons: list[Lesson], examine: Callable[[Lesson], dict[str, float]]) -> dict[str, float]:
-    marks = [examine(lesson) for lesson in lessons]
+def _mean_of(
+    batches: list[ListeningBatch], examine: Callable[[ListeningBatch], dict[str, float]]
+) -> dict[str, float]:
+    marks = [examine(scenes) for scenes in batches]
     return {f"held_out_{name}": sum(mark[name] for mark in marks) / len(marks) for name in marks[0]}

@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch
 from torch.nn import functional as F
 
-from shared.models.pocket.phones import PHONE_IDS, SILENCE
-from shared.models.pocket.speech import MAX_FRAMES, NEIGHBOURS, PhoneTimer
-from training.data.phones import frames_of_each
-from training.data.speech import Utterance
+from shared.models.pocket.speech.phones import PHONE_IDS, SILENCE
+from shared.models.pocket.speech.pointer import MAX_FRAMES, NEIGHBOURS, PhoneTimer
+from training.data.voices.agent import AgentUtterance
+from training.data.voices.phones import frames_of_each
 
 
-def examples(speech: list[Utterance]) -> tuple[torch.Tensor, torch.Tensor]:
+def examples(speech: list[AgentUtterance]) -> tuple[torch.Tensor, torch.Tensor]:
     """Windows of seven phones [E, 7] and how many frames the middle one lasted, minus one [E]."""
     windows, lengths = [], []
     for utterance in speech:
@@ -25,8 +25,8 @@ def examples(speech: list[Utterance]) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def train_timing(
-    speech: list[Utterance],
-    held_out: list[Utterance],
+    speech: list[AgentUtterance],
+    held_out: list[AgentUtterance],
     *,
     epochs: int = 6,
     start: PhoneTimer | None = None,

@@ -14,13 +14,13 @@ from torch import Tensor
 from shared.models.audio_codec import AudioCodec
 from shared.models.layout import STEPS_PER_UNIT
 from shared.models.pocket.config import PHONE_LEAD
-from shared.models.pocket.phones import SILENCE
+from shared.models.pocket.speech.phones import SILENCE
 from shared.models.video_codec import VideoCodec
 from training import files
-from training.data.face import draw
-from training.data.motion import gestures, poses
-from training.data.phones import slots_of
-from training.data.speech import Utterance
+from training.data.faces.face import draw
+from training.data.faces.motion import gestures, poses
+from training.data.voices.agent import AgentUtterance
+from training.data.voices.phones import slots_of
 from training.video_codec import encoder_parts, to_tensor
 
 FRAME_SAMPLES = 640
@@ -50,7 +50,7 @@ class Track:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Timeline:
+class SpeechTimeline:
     """What is said and when: sound, (phone, end in seconds), the phone of each frame."""
 
     pcm: NDArray[np.float32]
@@ -58,7 +58,9 @@ class Timeline:
     slots: list[int]
 
 
-def lay_out(utterances: list[Utterance], rng: np.random.Generator, *, hushed: float = HUSHED) -> Timeline:
+def lay_out(
+    utterances: list[AgentUtterance], rng: np.random.Generator, *, hushed: float = HUSHED
+) -> SpeechTimeline:
     """Put sentences after one another with pauses between, all starting on a frame; cut some of them short.
 
     Flite's sentences end by themselves, but a user may end the agent's in the midst of a phone.
@@ -75,17 +77,17 @@ def lay_out(utterances: list[Utterance], rng: np.random.Generator, *, hushed: fl
         phones += [(phone, start_s + end_s) for phone, end_s in spoken.phones]
         slots += [SILENCE] * pause + spoken.slots
         pcm += [np.zeros(pause * FRAME_SAMPLES, np.float32), spoken.pcm]
-    return Timeline(pcm=np.concatenate(pcm), phones=phones, slots=slots)
+    return SpeechTimeline(pcm=np.concatenate(pcm), phones=phones, slots=slots)
 
 
-def _on_frames(utterance: Utterance) -> Timeline:
+def _on_frames(utterance: AgentUtterance) -> SpeechTimeline:
     """A sentence alone, filled up to whole frames."""
     frames = -(-len(utterance.pcm) // FRAME_SAMPLES)
     pcm = np.pad(utterance.pcm, (0, frames * FRAME_SAMPLES - len(utterance.pcm)))
-    return Timeline(pcm=pcm, phones=utterance.phones, slots=slots_of(utterance.phones, frames))
+    return SpeechTimeline(pcm=pcm, phones=utterance.phones, slots=slots_of(utterance.phones, frames))
 
 
-def _hush(spoken: Timeline, frame: int) -> Timeline:
+def _hush(spoken: SpeechTimeline, frame: int) -> SpeechTimeline:
     """The same up to a frame; in that one the sound fades, and slots and lips are at rest from there on."""
     cut = frame * FRAME_SAMPLES
     pcm = spoken.pcm[: cut + FRAME_SAMPLES].copy()
@@ -96,11 +98,13 @@ def _hush(spoken: Timeline, frame: int) -> Timeline:
         for (phone, end_s), begin_s in zip(spoken.phones, begins_s, strict=False)
         if begin_s < frame * 0.04
     ]
-    return Timeline(pcm=pcm, phones=phones, slots=[*spoken.slots[:frame], SILENCE])
+    return SpeechTimeline(pcm=pcm, phones=phones, slots=[*spoken.slots[:frame], SILENCE])
 
 
 @torch.no_grad()
-def tokenise(timeline: Timeline, audio: AudioCodec, video: VideoCodec, rng: np.random.Generator) -> Track:
+def tokenise(
+    timeline: SpeechTimeline, audio: AudioCodec, video: VideoCodec, rng: np.random.Generator
+) -> Track:
     """Run both codecs over a timeline; about 3 ms a frame on one core."""
     frames = len(timeline.slots)
     chosen = poses(timeline.phones, frames, rng)
@@ -126,7 +130,13 @@ def tokenise(timeline: Timeline, audio: AudioCodec, video: VideoCodec, rng: np.r
 
 
 def training_track(
-    folder: Path, speech: list[Utterance], audio: AudioCodec, video: VideoCodec, *, sentences: int, parts: int
+    folder: Path,
+    speech: list[AgentUtterance],
+    audio: AudioCodec,
+    video: VideoCodec,
+    *,
+    sentences: int,
+    parts: int,
 ) -> Track:
     """A random `sentences` of `speech` as latents, read from `folder` or made in `parts` files there."""
     order = np.random.default_rng(ORDER_SEED).permutation(len(speech))[:sentences]
@@ -146,7 +156,9 @@ def training_track(
     )
 
 
-def held_out_track_of(folder: Path, held_out: list[Utterance], audio: AudioCodec, video: VideoCodec) -> Track:
+def held_out_track_of(
+    folder: Path, held_out: list[AgentUtterance], audio: AudioCodec, video: VideoCodec
+) -> Track:
     """All of the held-out sentences as latents, likewise."""
     path = folder / f"tracks-{_encoders(audio, video)}-held-out-{len(held_out)}.pt"
     return _made(path, held_out, audio, video, HELD_OUT_SEED)
@@ -159,7 +171,9 @@ def _encoders(audio: AudioCodec, video: VideoCodec) -> str:
     return files.digest_of([*statistics, *(w for part in parts for w in part.state_dict().values())])
 
 
-def _made(path: Path, utterances: list[Utterance], audio: AudioCodec, video: VideoCodec, seed: int) -> Track:
+def _made(
+    path: Path, utterances: list[AgentUtterance], audio: AudioCodec, video: VideoCodec, seed: int
+) -> Track:
     if not path.exists():
         rng = np.random.default_rng(seed)
         track = tokenise(lay_out(utterances, rng), audio, video, rng)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import cv2
 import numpy as np
 import torch
@@ -9,9 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from shared.models.video_codec import VideoCodec, VideoCodecConfig
-from training.data.face import Pose, draw
-from training.data.motion import poses
-from training.data.speech import Utterance
+from training.data.faces.face import Pose, draw
+from training.data.faces.motion import poses
+from training.data.voices.agent import AgentUtterance
 from training.loop import TrainConfig, train
 
 CLIP_FRAMES = 8
@@ -41,7 +43,7 @@ def random_pose(rng: np.random.Generator) -> Pose:
     )
 
 
-def clip_of(utterance: Utterance, frames: int, size: int, rng: np.random.Generator) -> Tensor:
+def clip_of(utterance: AgentUtterance, frames: int, size: int, rng: np.random.Generator) -> Tensor:
     """A random piece of the face saying a sentence: [frames, 3, size, size]."""
     total = len(utterance.pcm) // 640 + 25
     chosen = poses(utterance.phones, total, rng)
@@ -49,9 +51,9 @@ def clip_of(utterance: Utterance, frames: int, size: int, rng: np.random.Generat
     return to_tensor([draw(pose, size) for pose in chosen[start : start + frames]])
 
 
-def psnr(made: Tensor, real: Tensor) -> float:
-    """Peak signal to noise ratio in dB of pictures in [-1, 1]."""
-    return float(10 * torch.log10(4 / (made - real).square().mean()))
+def psnr_of(squared_error: float) -> float:
+    """Peak signal to noise ratio in dB, for pictures in [-1, 1]."""
+    return 10 * math.log10(4 / squared_error)
 
 
 def encoder_parts(codec: VideoCodec) -> tuple[nn.Module, ...]:
@@ -59,7 +61,7 @@ def encoder_parts(codec: VideoCodec) -> tuple[nn.Module, ...]:
     return codec.read, codec.down_blocks, codec.downs, codec.encoder_mix, codec.to_latent
 
 
-def test_clips(utterances: list[Utterance], size: int) -> Tensor:
+def test_clips(utterances: list[AgentUtterance], size: int) -> Tensor:
     """Pieces of 16 frames of the face saying each sentence, always the same ones: [B, 16, 3, size, size]."""
     rng = np.random.default_rng(99)
     return torch.stack([clip_of(utterance, 16, size, rng) for utterance in utterances])
@@ -73,19 +75,18 @@ def reconstruct(codec: VideoCodec, real_BTCHW: Tensor) -> Tensor:
     return codec.decode(z, codec.init_state(batch))[0]
 
 
-def quality(made: Tensor, real: Tensor) -> dict[str, float]:
-    """PSNR in dB of the whole picture, of the mouth and of the eyes."""
-    boxes = {"psnr_mouth": MOUTH, "psnr_eyes": EYES}
+def squared_errors(made: Tensor, real: Tensor) -> dict[str, float]:
+    """Mean squared error, under the names of its PSNR, of the whole picture, of the mouth and of the eyes."""
+    boxes = {"psnr": (0.0, 1.0, 0.0, 1.0), "psnr_mouth": MOUTH, "psnr_eyes": EYES}
     cuts = {name: (..., *box_slices(box, *real.shape[-2:])) for name, box in boxes.items()}
-    parts = {name: psnr(made[cut], real[cut]) for name, cut in cuts.items()}
-    return {"psnr": psnr(made, real), **parts}
+    return {name: float((made[cut] - real[cut]).square().mean()) for name, cut in cuts.items()}
 
 
 def train_video_codec(
     config: TrainConfig,
     sizes: VideoCodecConfig,
-    speech: list[Utterance],
-    held_out: list[Utterance],
+    speech: list[AgentUtterance],
+    held_out: list[AgentUtterance],
     *,
     batch: int,
     resume: bool,
@@ -140,7 +141,7 @@ def train_video_codec(
         )
         picture = ((columns + 1) * 127.5).clamp(0, 255).byte().cpu().numpy()
         cv2.imwrite(str(config.folder / "sample.png"), picture[..., ::-1])
-        return quality(made, real)
+        return {name: psnr_of(error) for name, error in squared_errors(made, real).items()}
 
     average = train(config, codec, losses, evaluate, resume=resume)
     codec.load_state_dict(average)
@@ -151,7 +152,7 @@ def train_video_codec(
 
 
 @torch.no_grad()
-def measure_statistics(codec: VideoCodec, speech: list[Utterance]) -> None:
+def measure_statistics(codec: VideoCodec, speech: list[AgentUtterance]) -> None:
     """Set latent mean and deviation; dims that carry nothing keep deviation 1 and so stay near 0."""
     rng = np.random.default_rng(7)
     means, variances = [], []

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import quantiles
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,7 +29,7 @@ class Batch:
     by itself, over and over, a stage would be faster than it is in use.
     """
 
-    def __init__(self, family: Family[Any, Any], sessions: int) -> None:
+    def __init__(self, family: Family, sessions: int) -> None:
         self.sessions = sessions
         self.seconds: dict[str, list[float]] = {stage: [] for stage in STAGES}
         self._family = family
@@ -127,7 +126,7 @@ class WeightBytes:
     shared: int
 
 
-def weight_bytes(family: Family[Any, Any]) -> WeightBytes:
+def weight_bytes(family: Family) -> WeightBytes:
     """Watch the stages of two sessions that have nothing else in common."""
     batches = [Batch(family, 1), Batch(family, 1)]
     for batch in batches:

@@ -64,13 +64,13 @@ class AudioCodecConfig:
 
 @dataclass(slots=True)
 class AudioCodecState:
-    """What one direction of the codec remembers of one stream."""
+    """State of one direction of the codec for one stream."""
 
     tail_BN: Tensor
     contexts: list[Tensor]
 
 
-class AudioEncoder(nn.Module):
+class AudioCodecEncoder(nn.Module):
     """Sound to latents."""
 
     window_W: Tensor
@@ -91,11 +91,10 @@ class AudioEncoder(nn.Module):
         self.write = nn.Linear(dim, 2 * config.latent_dim)
 
     def init_state(self, batch: int, tail_BN: Tensor | None = None) -> AudioCodecState:
-        """Memory of a stream that was silent until now, or whose last `lookahead` samples were `tail_BN`."""
-        tail = torch.zeros(batch, self.config.lookahead, device=self.window_W.device)
-        if tail_BN is not None:
-            tail = tail_BN
-        return AudioCodecState(tail, init_contexts([*self.hop_blocks, *self.latent_blocks], batch))
+        """State of a stream that was silent until now, or whose last `lookahead` samples were `tail_BN`."""
+        if tail_BN is None:
+            tail_BN = torch.zeros(batch, self.config.lookahead, device=self.window_W.device)
+        return AudioCodecState(tail_BN, init_contexts([*self.hop_blocks, *self.latent_blocks], batch))
 
     def forward(self, pcm_BN: Tensor, state: AudioCodecState) -> tuple[Tensor, Tensor]:
         """Encode N samples (a multiple of `samples_per_latent`); return mean and log-variance [B, T, Z]."""
@@ -114,7 +113,7 @@ class AudioEncoder(nn.Module):
         return mean_BTZ, log_variance_BTZ
 
 
-class AudioDecoder(nn.Module):
+class AudioCodecDecoder(nn.Module):
     """Latents to sound."""
 
     window_W: Tensor
@@ -136,7 +135,7 @@ class AudioDecoder(nn.Module):
         self.write = nn.Linear(dim, 3 * config.bins)
 
     def init_state(self, batch: int) -> AudioCodecState:
-        """Memory of a stream of which nothing was played yet."""
+        """State of a stream of which nothing was played yet."""
         tail = torch.zeros(batch, self.config.lookahead, device=self.window_W.device)
         return AudioCodecState(tail, init_contexts([*self.latent_blocks, *self.hop_blocks], batch))
 
@@ -181,8 +180,8 @@ class AudioCodec(nn.Module):
     def __init__(self, config: AudioCodecConfig) -> None:
         super().__init__()
         self.config = config
-        self.encoder = AudioEncoder(config)
-        self.decoder = AudioDecoder(config)
+        self.encoder = AudioCodecEncoder(config)
+        self.decoder = AudioCodecDecoder(config)
         self.register_buffer("latent_mean_Z", torch.zeros(config.latent_dim))
         self.register_buffer("latent_std_Z", torch.ones(config.latent_dim))
 

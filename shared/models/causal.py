@@ -1,4 +1,4 @@
-"""Causal convolution blocks whose memory is an explicit tensor, never hidden in a module.
+"""Causal convolution blocks whose state is an explicit tensor, never hidden in a module.
 
 Shape suffixes: B batch, T time, C channels, P past steps (kernel - 1).
 """
@@ -6,11 +6,12 @@ Shape suffixes: B batch, T time, C channels, P past steps (kernel - 1).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Self
 
 import torch
 from torch import Tensor, nn
 
-from shared.models.packed import PackedLinear, pack
+from shared.models.onednn import PackedLinear, pack
 
 
 class CausalConv1d(nn.Module):
@@ -41,51 +42,36 @@ class ConvNeXtBlock(nn.Module):
         super().__init__()
         self.mix = CausalConv1d(channels, kernel)
         self.norm = nn.LayerNorm(channels)
-        self.up = nn.Linear(channels, expansion * channels)
-        self.down = nn.Linear(expansion * channels, channels)
+        self.up: nn.Module = nn.Linear(channels, expansion * channels)
+        self.down: nn.Module = nn.Linear(expansion * channels, channels)
         self.gain = nn.Parameter(torch.full((channels,), 0.1))
+        self.activation: nn.Module = nn.GELU()
+        self.dtype: torch.dtype | None = None  # of a packed MLP
 
     def init_context(self, batch: int) -> Tensor:
-        """The block's memory before the first step."""
+        """The block's context before the first step."""
         return self.mix.init_context(batch)
 
     def forward(self, x_BTC: Tensor, context_BPC: Tensor) -> tuple[Tensor, Tensor]:
         """Return [B, T, C] and the new context."""
         y_BTC, context = self.mix(x_BTC, context_BPC)
-        y_BTC = self.down(nn.functional.gelu(self.up(self.norm(y_BTC))))
-        return x_BTC + self.gain * y_BTC, context
-
-    def packed(self, dtype: torch.dtype) -> nn.Module:
-        """The form for inference in `dtype`."""
-        return PackedConvNeXtBlock(self, dtype)
-
-
-class PackedConvNeXtBlock(nn.Module):
-    """A `ConvNeXtBlock` for inference, whose whole MLP is in `dtype`."""
-
-    def __init__(self, block: ConvNeXtBlock, dtype: torch.dtype) -> None:
-        super().__init__()
-        self.dtype = dtype
-        self.mix, self.norm, self.gain = block.mix, block.norm, block.gain.detach()
-        pack(self.mix, dtype)
-        self.up = PackedLinear(block.up.weight, block.up.bias, dtype, gelu=True)
-        self.down = PackedLinear(block.down.weight, block.down.bias, dtype)
-
-    def init_context(self, batch: int) -> Tensor:
-        """The block's memory before the first step."""
-        return self.mix.init_context(batch)
-
-    def forward(self, x_BTC: Tensor, context_BPC: Tensor) -> tuple[Tensor, Tensor]:
-        """Return [B, T, C] and the new context."""
-        y_BTC, context = self.mix(x_BTC, context_BPC)
-        y_BTC = self.down(self.up(self.norm(y_BTC).to(self.dtype)))
+        y_BTC = self.down(self.activation(self.up(self.norm(y_BTC).to(self.dtype or y_BTC.dtype))))
         return torch.addcmul(x_BTC, self.gain, y_BTC.to(x_BTC.dtype)), context
+
+    def packed(self, dtype: torch.dtype) -> Self:
+        """Compute the whole MLP in `dtype`, for inference."""
+        if isinstance(self.up, nn.Linear) and isinstance(self.down, nn.Linear):
+            pack(self.mix, dtype)
+            self.up = PackedLinear(self.up.weight, self.up.bias, dtype, gelu=True)
+            self.down = PackedLinear(self.down.weight, self.down.bias, dtype)
+            self.activation, self.dtype = nn.Identity(), dtype
+        return self
 
 
 def init_contexts(blocks: Iterable[nn.Module], batch: int) -> list[Tensor]:
-    """The memories of a row of ConvNeXt blocks before the first step, one a block."""
+    """Contexts of a row of ConvNeXt blocks before the first step, one a block."""
     contexts = []
     for block in blocks:
-        assert isinstance(block, ConvNeXtBlock | PackedConvNeXtBlock)
+        assert isinstance(block, ConvNeXtBlock)
         contexts.append(block.init_context(batch))
     return contexts

@@ -4,6 +4,8 @@ Weights live in the family object, everything that belongs to one session in the
 in, its keys and values in a slot of one memory that all sessions share. A family registers its loader under
 the entry-point group `thinker_performer.families`, so that another package can bring its own; the loops know
 no family by name.
+
+Shape suffixes: B batch (sessions), T tokens, C model dim, N samples, H W picture.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +28,6 @@ from shared.models.layout import KVBlock
 from shared.models.tensor_parallel import WHOLE, ShardSpec
 
 ENTRY_POINTS = "thinker_performer.families"
-MemoryT = TypeVar("MemoryT")
-StateT = TypeVar("StateT")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -51,15 +51,13 @@ class StepDecision:
     """What a state pass decided: words that begin in this unit, whether anything sounds, lines refused.
 
     `text` ends with a space where it is not empty, so that the texts of all units joined are what was said.
-    `heard` names what the user was understood to ask for in this unit, if anything. `warning` is something
-    that the user should know of the session.
+    `heard` names what the user was understood to ask for in this unit, if anything.
     """
 
     text: str
     speaking: bool
     refused: tuple[str, ...] = ()
     heard: str = ""
-    warning: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -77,7 +75,7 @@ OnLayer = Callable[[int], None]
 """Called with a layer's number once its keys and values of a block lie in the cache."""
 
 
-class Family(Protocol[MemoryT, StateT]):
+class Family(Protocol):
     """One model. All methods run on the model thread; none keeps anything of a session outside its state.
 
     Methods that take lists work on a *batch*: each item belongs to another session, at a unit of its own.
@@ -98,44 +96,50 @@ class Family(Protocol[MemoryT, StateT]):
     def memory_bytes(self) -> int:
         """What `allocate` takes for each session."""
 
-    def allocate(self, sessions: int) -> MemoryT:
+    def allocate(self, sessions: int) -> Any:
         """The keys and values of so many sessions at a time; all of their memory is allocated here."""
 
-    def init_state(self, memory: MemoryT, slot: int, seed: int) -> StateT:
-        """Begin a session in a slot of the memory; whoever was there is forgotten."""
+    def init_state(self, memory: Any, slot: int, seed: int) -> Any:
+        """Begin a session in a free slot of the memory: a new one, or one whose session was ended."""
 
-    def encode(self, states: Sequence[StateT], users: Sequence[UserUnit]) -> Tensor:
+    def end_state(self, state: Any) -> None:
+        """Forget a session: zero its keys, values and whatever else of it lies in the memory of all.
+
+        Its slot is free then, and the state must not be used any more.
+        """
+
+    def encode(self, states: Sequence[Any], users: Sequence[UserUnit]) -> Tensor:
         """Thinker: each user's unit as tokens [B, T, C]."""
 
     def state_pass(
         self,
-        states: Sequence[StateT],
+        states: Sequence[Any],
         units: Sequence[int],
         users: Sequence[UserUnit],
         tokens_BTC: Tensor,
         on_layer: OnLayer | None = None,
     ) -> list[StepDecision]:
-        """Thinker: write each unit's state block to the cache, text slots included."""
+        """Thinker: decide what the agent says and does in each unit; write the state block to the cache."""
 
     def commit(
         self,
-        states: Sequence[StateT],
+        states: Sequence[Any],
         units: Sequence[int],
         latents: Sequence[Tensor],
         on_layer: OnLayer | None = None,
     ) -> None:
         """Thinker: write the clean latents of each unit to the cache."""
 
-    def decode(self, states: Sequence[StateT], latents: Sequence[Tensor]) -> list[AgentMedia]:
+    def decode(self, states: Sequence[Any], latents: Sequence[Tensor]) -> list[AgentMedia]:
         """Thinker: latents of each session's next unit to sound and picture."""
 
-    def export_kv(self, state: StateT, block: KVBlock, unit: int, out: Tensor, first: int = 0) -> None:
+    def export_kv(self, state: Any, block: KVBlock, unit: int, out: Tensor, first: int = 0) -> None:
         """Thinker: fill `out`, uint8, with layers of the block's KV slice, from layer `first` on."""
 
-    def import_kv(self, state: StateT, block: KVBlock, unit: int, payload: Tensor, first: int = 0) -> None:
+    def import_kv(self, state: Any, block: KVBlock, unit: int, payload: Tensor, first: int = 0) -> None:
         """Performer: take in what `export_kv` made, uint8."""
 
-    def solve(self, states: Sequence[StateT], units: Sequence[int]) -> list[Tensor]:
+    def solve(self, states: Sequence[Any], units: Sequence[int]) -> list[Tensor]:
         """Performer: integrate from noise to each unit's latents, flat float32."""
 
 
@@ -152,11 +156,11 @@ class Builder(Protocol):
 
     def __call__(
         self, *, weights: Path | None, device: Device, role: Role = Role.BOTH, share: ShardSpec = WHOLE
-    ) -> Family[Any, Any]:
+    ) -> Family:
         """Build and load; `weights` is a folder, None means random weights of a fixed seed.
 
         A model for one `role` can't do what the other does. Where ranks share a model, `share` is what this
-        one needs for `append` and `solve`. Digest and slices are those of the whole in any case.
+        one needs for `import_kv` and `solve`. Digest and slices are those of the whole in any case.
 
         Raises:
             CheckpointError: the weights are missing or don't fit.

@@ -1,8 +1,8 @@
 """Which tokens a unit has, when each of them is, and where the cache keeps them. Nothing else knows this.
 
-A unit is written in two blocks, in this order of time: the *state* block (what the user did, and the text
-slots) and the *remember* block (what the agent then did). Each stream of tokens is remembered for its last
-`span` units, so a token's place follows from its unit alone and both processes agree on it without a word.
+A unit is written in two blocks, in this order of time: the *state* block (what the user did, and what the
+agent is to say and show) and the *commit* block (what the agent then did). Each stream of tokens is kept for
+its last `span` units, so a token's place follows from its unit alone and both processes agree on it.
 
 Streams belong to one of two *towers*, which have weights of their own and see their own streams alone
 (a mixture of transformers, arXiv 2411.04996). Streams of one tower and span share a *ring* that turns by
@@ -10,8 +10,8 @@ whole units; the rings of a tower lie side by side, the scratch places before th
 
     | listening rings | scratch | speaking rings |
 
-Where a tower has a single ring, what it remembers is a prefix of that ring until the ring is full, so early
-units cost less (`Layout.seen`).
+Where a tower has a single ring, what it keeps is a prefix of that ring until the ring is full, so early units
+cost less (`Layout.visible`).
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ import torch
 from torch import Tensor
 
 STEPS_PER_UNIT = 4  # media time counts steps of 40 ms
-SEEN_PARTS = 16  # a ring that fills is looked at in so many lengths, so that there are few shapes
+VISIBLE_LENGTHS = 16  # of a ring that fills: attention has few shapes
 
 
 class KVBlock(enum.IntEnum):
-    """The two passes that write the cache: over the user and the slots, over what the agent then did."""
+    """The passes that write the cache: over the user and the agent's plan, over what the agent then did."""
 
     STATE = 0
     COMMIT = 1
 
 
 class Tower(enum.IntEnum):
-    """Whose weights a token goes through: what the user does is listened to, the rest is the agent's own."""
+    """Which weights a token goes through: the user's tokens the listening tower's, all others the other's."""
 
     LISTENING = 0
     SPEAKING = 1
@@ -61,11 +61,6 @@ class Stream:
     def tokens(self) -> int:
         """Tokens a unit."""
         return len(self.offsets)
-
-    @property
-    def capacity(self) -> int:
-        """Tokens that are remembered of it."""
-        return self.span * self.tokens
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -124,14 +119,14 @@ class Layout:
         """Where in the cache each stream of the block goes, in order: one tower's, or all."""
         return [self.place(stream, unit) for stream in self.of(block, tower)]
 
-    def seen(self, tower: Tower, unit: int) -> slice:
+    def visible(self, tower: Tower, unit: int) -> slice:
         """The places of everything that is kept for a tower when `unit` is the newest; few different ones."""
         rings = [ring for ring in self.rings if ring.tower is tower]
         if not rings:
             return slice(0, 0)
         end = rings[-1].start + rings[-1].span * rings[-1].tokens
         if len(rings) == 1:
-            part = -(-rings[0].span // SEEN_PARTS)
+            part = -(-rings[0].span // VISIBLE_LENGTHS)
             units = min(rings[0].span, -(-(unit + 1) // part) * part)
             end = rings[0].start + units * rings[0].tokens
         return slice(rings[0].start, end)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from torch import Tensor
 
@@ -21,7 +20,7 @@ class Reply:
 
 
 def replies_to(
-    family: Family[Any, Any], seeds: Sequence[int], observations: Iterable[Sequence[UserUnit]]
+    family: Family, seeds: Sequence[int], observations: Iterable[Sequence[UserUnit]]
 ) -> Iterator[list[Reply]]:
     """Answer sessions that run in step, unit by unit, in one batch; a row of observations has one of each."""
     memory = family.allocate(len(seeds))
@@ -36,7 +35,7 @@ def replies_to(
         yield [Reply(decision=decision, latents=y, media=shown) for decision, y, shown in rows]
 
 
-def reply_to(family: Family[Any, Any], seed: int, observations: Iterable[UserUnit]) -> Iterator[Reply]:
+def reply_to(family: Family, seed: int, observations: Iterable[UserUnit]) -> Iterator[Reply]:
     """Answer one session's observations unit by unit, with one cache and no link."""
     for (reply,) in replies_to(family, [seed], ((user,) for user in observations)):
         yield reply

@@ -1,4 +1,4 @@
-"""A transformer shared out over ranks: each computes some of the heads and a part of the feed-forward.
+"""A transformer split over ranks: each computes some of the heads and a part of the feed-forward.
 
 Tensor parallel as in Megatron-LM (arXiv 1909.08053): all ranks are given the same tokens; of a layer's
 queries, keys, values and gates each makes its part, and from it a part of the two sums that end attention and
@@ -41,17 +41,17 @@ def part_of(config: TransformerConfig, ranks: int) -> TransformerConfig:
     """Sizes of what each of so many ranks has.
 
     Raises:
-        ValueError: heads or feed-forward don't share out evenly; names field and value.
+        ValueError: heads or feed-forward can't be split evenly; names field and value.
     """
     sizes = {name: getattr(config, name) for name in ("kv_heads", "heads", "ffn")}
     for name, size in sizes.items():
         if size % ranks:
-            raise ValueError(f"transformer: {name}={size} can't be shared out to {ranks} ranks evenly")
+            raise ValueError(f"transformer: {name}={size} can't be split over {ranks} ranks evenly")
     return dataclasses.replace(config, **{name: size // ranks for name, size in sizes.items()})
 
 
 def shard(transformer: Transformer, share: ShardSpec) -> None:
-    """Leave of a whole transformer what belongs to one rank, in place, layer by layer.
+    """Reduce a whole transformer to one rank's part, in place, layer by layer.
 
     Raises:
         ValueError: as `part_of`.

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from shared.models.packed import packed_conv2d
+from shared.models.onednn import packed_conv2d
 from shared.tables import require_positive
 
 
@@ -174,7 +174,7 @@ class VideoCodec(nn.Module):
         self.register_buffer("latent_std_Z", torch.ones(config.latent_dim))
 
     def init_state(self, batch: int) -> Tensor:
-        """The memory of one direction of a stream before its first frame: [B, P, C, h, w]."""
+        """State of one direction of a stream before its first frame: [B, P, C, h, w]."""
         rows, columns = self.config.grid
         past = self.config.time_kernel - 1
         return self.latent_mean_Z.new_zeros(batch, past, self.config.widths[-1], rows, columns)

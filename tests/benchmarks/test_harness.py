@@ -3,17 +3,16 @@
 import dataclasses
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from benchmarks import harness
 from benchmarks.harness import Performing, Talker
-from scripts.common import load_model
 from shared.clock import UnpacedClock
 from shared.config import load_config
 from shared.memory import rss_mb
 from shared.models.family import Family
+from shared.processes.model import load_model
 from thinker.engine.pipeline import PipelineOptions
 
 SESSIONS = 3
@@ -21,31 +20,31 @@ CONFIG = dataclasses.replace(load_config("tiny"), sessions=SESSIONS)
 
 
 @pytest.fixture(scope="module")
-def family() -> Family[Any, Any]:
+def family() -> Family:
     return load_model(CONFIG, "cpu")
 
 
 @pytest.fixture(scope="module")
-def performer(family: Family[Any, Any]) -> Iterator[Performing]:
+def performer(family: Family) -> Iterator[Performing]:
     with harness.performing(CONFIG, family) as performer:
         yield performer
     assert rss_mb(performer.pid) is None
 
 
-def test_a_talker_types_now_and_then(family: Family[Any, Any]) -> None:
+def test_a_talker_types_now_and_then(family: Family) -> None:
     talker = Talker(family)
     assert not talker.lacking()
     texts = [talker.take().texts for _ in range(2 * harness.SENTENCE_UNITS)]
     assert [at for at, text in enumerate(texts) if text] == [0, harness.SENTENCE_UNITS]
 
 
-def test_a_talker_can_be_late(family: Family[Any, Any]) -> None:
+def test_a_talker_can_be_late(family: Family) -> None:
     assert Talker(family, arrives_at=time.monotonic() + 60).lacking()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("sessions", "phases"), [(1, 1), (3, 1), (3, 2)])
-def test_flat_out(family: Family[Any, Any], performer: Performing, sessions: int, phases: int) -> None:
+def test_flat_out(family: Family, performer: Performing, sessions: int, phases: int) -> None:
     options = PipelineOptions(slots=sessions, phases=phases)
     told: list[str] = []
     measured = harness.hold(
@@ -58,7 +57,7 @@ def test_flat_out(family: Family[Any, Any], performer: Performing, sessions: int
     assert measured.stages.count("model_side") == measured.counts.emitted
 
 
-def test_one_process(family: Family[Any, Any]) -> None:
+def test_one_process(family: Family) -> None:
     assert harness.one_process(family, 2, sessions=2) > 0
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from benchmarks.harness import performer_process, pipeline_options
 from benchmarks.real_time import hold_in_real_time, late_share
-from scripts.common import load_model
 from shared.config import load_config
+from shared.processes.model import load_model
 from thinker.engine.pipeline import Counts
 
 

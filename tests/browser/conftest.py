@@ -1,6 +1,6 @@
-"""A small server that speaks the protocol and plays a made-up agent, and a Chromium with made-up devices.
+"""A small server that speaks the protocol and plays a fake agent, and a Chromium with fake devices.
 
-`browse` opens pages; `stage` is the server. A test of the real runtime overrides `page_url` alone.
+`browse` opens pages; `agent` is the server. A test of the real runtime overrides `page_url` alone.
 """
 
 import asyncio
@@ -26,9 +26,9 @@ from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from protocol import messages as m
-from protocol.errors import CloseCode
-from protocol.media import Kind, MediaUnit
-from protocol.session import Close, Event, Send, ServerSession, State
+from protocol.errors import Close, CloseCode
+from protocol.media import MediaKind, MediaUnit
+from protocol.session import Event, Send, ServerProtocol, State
 from thinker.server import static_files
 
 CHROMIUM = "/usr/bin/chromium"
@@ -88,8 +88,8 @@ def face(mouth: float) -> bytes:
 T = TypeVar("T")
 
 
-class Stage:
-    """The made-up agent: hums while it answers a text, else is silent. Tests look at what it received."""
+class FakeAgent:
+    """The fake agent: hums while it answers a text, else is silent. Tests look at what it received."""
 
     def __init__(self) -> None:
         self.faces = [face(level) for level in (0.0, 0.5, 1.0)]
@@ -106,10 +106,10 @@ class Stage:
 
     async def session(self, socket_: WebSocket) -> None:
         await socket_.accept(subprotocol=m.SUBPROTOCOL)
-        machine = ServerSession()
-        reader = asyncio.ensure_future(self._read(socket_, machine))
+        protocol = ServerProtocol()
+        reader = asyncio.ensure_future(self._read(socket_, protocol))
         try:
-            await self._play(socket_, machine)
+            await self._play(socket_, protocol)
         except (WebSocketDisconnect, RuntimeError):
             pass  # the page left while something was being sent
         finally:
@@ -117,15 +117,15 @@ class Stage:
             await asyncio.gather(reader, return_exceptions=True)
             self.over.set()
 
-    async def _read(self, socket_: WebSocket, machine: ServerSession) -> None:
+    async def _read(self, socket_: WebSocket, protocol: ServerProtocol) -> None:
         while True:
             message = await socket_.receive()
             if message["type"] == "websocket.disconnect":
-                machine.close(CloseCode.NORMAL, "")
+                protocol.close(CloseCode.NORMAL, "")
                 return
             if self.frozen:
                 continue
-            for event in machine.receive(message.get("text") or message["bytes"]):
+            for event in protocol.receive(message.get("text") or message["bytes"]):
                 match event:
                     case Send(data=data):
                         await socket_.send_text(data)
@@ -134,36 +134,36 @@ class Stage:
                     case _:
                         self.received.append(event)
 
-    async def _play(self, socket_: WebSocket, machine: ServerSession) -> None:
-        await self._let_in(socket_, machine)
+    async def _play(self, socket_: WebSocket, protocol: ServerProtocol) -> None:
+        await self._queue_then_ready(socket_, protocol)
         start = asyncio.get_running_loop().time()
         for number in itertools.count():
             while self.frozen:  # noqa: ASYNC110 - set from the test's thread
                 await asyncio.sleep(0.01)
             if number == self.end_after:
                 await socket_.close(*self.end_with)
-            if number == self.end_after or machine.state is not State.READY:
+            if number == self.end_after or protocol.state is not State.READY:
                 return
-            speaking = await self._answer(socket_, machine, number)
-            machine.offer(self._unit(number, machine.epoch, speaking))
-            while (data := machine.next_media()) is not None:
+            speaking = await self._answer(socket_, protocol, number)
+            protocol.offer(self._unit(number, protocol.epoch, speaking))
+            while (data := protocol.next_media()) is not None:
                 await socket_.send_bytes(data)
             await asyncio.sleep(max(0.0, start + (number + 1) * UNIT_S - asyncio.get_running_loop().time()))
 
-    async def _let_in(self, socket_: WebSocket, machine: ServerSession) -> None:
-        while machine.state is State.HELLO:  # noqa: ASYNC110 - the state machine has no events of its own
+    async def _queue_then_ready(self, socket_: WebSocket, protocol: ServerProtocol) -> None:
+        while protocol.state is State.HELLO:  # noqa: ASYNC110 - the state machine has no events of its own
             await asyncio.sleep(0.01)
         if self.queue_first:
-            await socket_.send_text(machine.send(m.Queued(position=2, eta_s=40)))
+            await socket_.send_text(protocol.send(m.Queued(position=2, eta_s=40)))
         while self.queue_first:  # noqa: ASYNC110 - set from the test's thread
             await asyncio.sleep(0.01)
-        await socket_.send_text(machine.send(READY))
+        await socket_.send_text(protocol.send(READY))
         self._answered = 0
         self._speaks_until = -1
         self._first_text = len(self.of_type(m.Text))
         self._interrupts = len(self.of_type(m.Interrupt))
 
-    async def _answer(self, socket_: WebSocket, machine: ServerSession, number: int) -> bool:
+    async def _answer(self, socket_: WebSocket, protocol: ServerProtocol, number: int) -> bool:
         """Send what goes with unit `number`; returns whether the agent speaks in it."""
         messages: list[m.ServerMessage] = []
         texts = self.of_type(m.Text)[self._first_text :]
@@ -171,7 +171,7 @@ class Stage:
             self._answered = len(texts)
             if not any(map(str.isalnum, texts[-1].text)):
                 refusal = f"“{texts[-1].text}” will not be answered"
-                await socket_.send_text(machine.send(m.Warning(code="text-refused", message=refusal)))
+                await socket_.send_text(protocol.send(m.Warning(code="text-refused", message=refusal)))
                 return False
             self._speaks_until = number + 8
             messages.append(m.Heard(request="say_it", unit=number))
@@ -181,14 +181,14 @@ class Stage:
         if len(self.of_type(m.Interrupt)) > self._interrupts:
             self._interrupts += 1
             self._speaks_until = number
-            messages.append(m.Interrupted(epoch=machine.epoch + 1, heard_pts=0))
+            messages.append(m.Interrupted(epoch=protocol.epoch + 1, heard_pts=0))
         if number == self._speaks_until:
             messages.append(m.AgentState(state="listening"))
         if number % 6 == 0:
             stages = {**STAGES, "remember": 11.0}
             messages.append(m.Metrics(stages_ms=stages, model_side_ms=80.6, loop_ms=71.0, emitted=number))
         for message in messages:
-            await socket_.send_text(machine.send(message))
+            await socket_.send_text(protocol.send(message))
         return number < self._speaks_until
 
     def _unit(self, number: int, epoch: int, speaking: bool) -> MediaUnit:
@@ -198,7 +198,7 @@ class Stage:
         )
         mouths = [(number + index) % 3 if speaking else 0 for index in range(4)]
         return MediaUnit(
-            kind=Kind.AGENT,
+            kind=MediaKind.AGENT,
             epoch=epoch,
             unit=number,
             pts_us=number * 160_000,
@@ -223,18 +223,18 @@ def serving(app: Starlette) -> Iterator[str]:
 
 
 @pytest.fixture
-def stage() -> Iterator[Stage]:
-    """The made-up agent, being served."""
-    agent = Stage()
+def agent() -> Iterator[FakeAgent]:
+    """The fake agent, being served."""
+    agent = FakeAgent()
     app = Starlette(routes=[*static_files.ROUTES, WebSocketRoute("/v1/session", agent.session)])
     with serving(app) as agent.origin:
         yield agent
 
 
 @pytest.fixture
-def page_url(stage: Stage) -> str:
+def page_url(agent: FakeAgent) -> str:
     """Address of the page under test."""
-    return stage.origin
+    return agent.origin
 
 
 @pytest.fixture(scope="session")

@@ -24,7 +24,7 @@ def wait_for(page: Page, condition: str) -> None:
         page.wait_for_timeout(40)
 
 
-def test_pictures_are_painted_and_sound_is_played(page_url: str, stage: Any, browse: Browse) -> None:
+def test_pictures_are_painted_and_sound_is_played(page_url: str, agent: Any, browse: Browse) -> None:
     page = browse(page_url + "?autostart=1")
     wait_for(page, "tp.state === 'live'")
     wait_for(page, "tp.framesPainted >= 25")
@@ -37,12 +37,12 @@ def test_pictures_are_painted_and_sound_is_played(page_url: str, stage: Any, bro
     assert page.evaluate("tp.framesPainted") >= 25
 
 
-def test_camera_and_microphone_arrive_in_units(page_url: str, stage: Any, browse: Browse) -> None:
+def test_camera_and_microphone_arrive_in_units(page_url: str, agent: Any, browse: Browse) -> None:
     page = browse(page_url + "?autostart=1")
     wait_for(page, "tp.unitsSent >= 12")
-    (hello,) = stage.of_type(m.Hello)
+    (hello,) = agent.of_type(m.Hello)
     assert (hello.camera, hello.microphone) == (True, True)
-    units = stage.of_type(MediaUnit)
+    units = agent.of_type(MediaUnit)
     assert [unit.unit for unit in units] == list(range(len(units)))
     assert all(len(unit.audio) in {0, 5120} for unit in units)
     loudest = max(units, key=lambda unit: np.abs(np.frombuffer(unit.audio, "<i2").astype(int)).max(initial=0))
@@ -54,36 +54,36 @@ def test_camera_and_microphone_arrive_in_units(page_url: str, stage: Any, browse
     assert len(set(pictures)) > 3, "the fake camera moves"
 
 
-def test_acks_tell_what_was_heard(page_url: str, stage: Any, browse: Browse) -> None:
+def test_acks_tell_what_was_heard(page_url: str, agent: Any, browse: Browse) -> None:
     page = browse(page_url + "?autostart=1")
     wait_for(page, "tp.unitsReceived >= 12 && tp.positionUs > 500000")
-    acks = stage.of_type(m.Ack)
+    acks = agent.of_type(m.Ack)
     assert [ack.unit for ack in acks] == list(range(len(acks)))
     played = [ack.played_pts for ack in acks]
     assert played == sorted(played)
     assert played[-1] > 300_000
 
 
-def test_start_needs_a_click_and_end_ends(page_url: str, stage: Any, browse: Browse) -> None:
+def test_start_needs_a_click_and_end_ends(page_url: str, agent: Any, browse: Browse) -> None:
     page = browse(page_url)
     assert page.evaluate("tp.state") == "idle"
     page.get_by_role("button", name="Start").click()
     wait_for(page, "tp.state === 'live'")
     page.get_by_role("button", name="End the session").click()
     expect(page.locator("#words")).to_have_text("The session has ended.")
-    assert stage.over.wait(10)
+    assert agent.over.wait(10)
     page.get_by_role("button", name="Start again").click()
     wait_for(page, "tp.state === 'live'")
 
 
-def test_closing_the_tab_ends_the_session(page_url: str, stage: Any, browse: Browse) -> None:
+def test_closing_the_tab_ends_the_session(page_url: str, agent: Any, browse: Browse) -> None:
     page = browse(page_url + "?autostart=1")
     wait_for(page, "tp.unitsReceived >= 2")
     page.close()
-    assert stage.over.wait(10)
+    assert agent.over.wait(10)
 
 
-def test_without_devices_one_can_still_talk(page_url: str, stage: Any, browse: Browse) -> None:
+def test_without_devices_one_can_still_talk(page_url: str, agent: Any, browse: Browse) -> None:
     page = browse(page_url + "?autostart=1", devices=False)
     wait_for(page, "tp.state === 'live' && tp.unitsSent > 3")
     notes = page.locator("#transcript .note")
@@ -91,11 +91,11 @@ def test_without_devices_one_can_still_talk(page_url: str, stage: Any, browse: B
     page.get_by_placeholder("Type to the agent").fill("typed")
     page.keyboard.press("Enter")
     wait_for(page, "tp.samplesPlayedNonSilent > 500")
-    unit = stage.of_type(MediaUnit)[-1]
+    unit = agent.of_type(MediaUnit)[-1]
     assert (unit.audio, unit.frames) == (b"", ())
 
 
-def test_denied_devices_are_explained(page_url: str, stage: Any, browse: Browse) -> None:
+def test_denied_devices_are_explained(page_url: str, agent: Any, browse: Browse) -> None:
     page = browse(page_url + "?autostart=1", allowed=False)
     wait_for(page, "tp.state === 'live'")
     notes = page.locator("#transcript .note")
@@ -104,7 +104,7 @@ def test_denied_devices_are_explained(page_url: str, stage: Any, browse: Browse)
     expect(notes.last).to_contain_text("The microphone is blocked for this page.")
 
 
-def test_microphone_and_camera_can_be_turned_off(page_url: str, stage: Any, browse: Browse) -> None:
+def test_microphone_and_camera_can_be_turned_off(page_url: str, agent: Any, browse: Browse) -> None:
     page = browse(page_url + "?autostart=1")
     wait_for(page, "tp.unitsSent > 8")
     page.locator("header").click()
@@ -117,39 +117,39 @@ def test_microphone_and_camera_can_be_turned_off(page_url: str, stage: Any, brow
         return unit.frames == () and not np.frombuffer(unit.audio, "<i2").any()
 
     # What was taken before still comes; on a busy machine that can be a second of it.
-    while not all(map(is_quiet, stage.of_type(MediaUnit)[-6:])):
+    while not all(map(is_quiet, agent.of_type(MediaUnit)[-6:])):
         page.wait_for_timeout(20)
 
 
-def test_a_full_server_says_where_one_stands(page_url: str, stage: Any, browse: Browse) -> None:
-    stage.queue_first = True
+def test_a_full_server_says_where_one_stands(page_url: str, agent: Any, browse: Browse) -> None:
+    agent.queue_first = True
     page = browse(page_url + "?autostart=1")
-    expect(page.locator("#words")).to_have_text("Waiting for a seat. You are 2nd in line, about 40 s.")
-    stage.queue_first = False
+    expect(page.locator("#words")).to_have_text("Waiting for a free slot. You are 2nd in line, about 40 s.")
+    agent.queue_first = False
     wait_for(page, "tp.state === 'live'")
 
 
-def test_the_end_of_the_model_is_told_and_can_be_retried(page_url: str, stage: Any, browse: Browse) -> None:
-    stage.end_after = 4
+def test_the_end_of_the_model_is_told_and_can_be_retried(page_url: str, agent: Any, browse: Browse) -> None:
+    agent.end_after = 4
     page = browse(page_url + "?autostart=1")
     expect(page.locator("#words")).to_have_text("The model has ended. It says: the model ended.")
-    stage.end_after = None
+    agent.end_after = None
     page.get_by_role("button", name="Start again").click()
     wait_for(page, "tp.framesPainted > 5")
 
 
-def test_a_line_that_went_dead_is_told(page_url: str, stage: Any, browse: Browse) -> None:
+def test_a_line_that_went_dead_is_told(page_url: str, agent: Any, browse: Browse) -> None:
     page = browse(page_url + "?autostart=1")
     wait_for(page, "tp.unitsReceived > 1")
-    stage.frozen = True
+    agent.frozen = True
     expect(page.locator("#words")).to_have_text("The connection was lost.", timeout=30_000)
     expect(page.get_by_role("button", name="Start again")).to_be_focused()
-    stage.frozen = False
+    agent.frozen = False
     page.keyboard.press("Enter")
     wait_for(page, "tp.state === 'live'")
 
 
-def test_an_interruption_silences_the_agent(page_url: str, stage: Any, browse: Browse) -> None:
+def test_an_interruption_silences_the_agent(page_url: str, agent: Any, browse: Browse) -> None:
     page = browse(page_url + "?autostart=1")
     wait_for(page, "tp.positionUs > 100000")
     page.get_by_placeholder("Type to the agent").fill("talk")
@@ -163,10 +163,10 @@ def test_an_interruption_silences_the_agent(page_url: str, stage: Any, browse: B
     wait_for(page, f"tp.unitsReceived > {units + 4}")
     assert page.evaluate("tp.samplesPlayedNonSilent") == heard
     assert heard < 8 * 2560 * 0.8, "it had eight units to say"
-    assert stage.of_type(MediaUnit)[-1].epoch == 1
+    assert agent.of_type(MediaUnit)[-1].epoch == 1
 
 
-def test_a_line_that_is_refused_is_noted(page_url: str, stage: Any, browse: Browse) -> None:
+def test_a_line_that_is_refused_is_noted(page_url: str, agent: Any, browse: Browse) -> None:
     page = browse(page_url + "?autostart=1", devices=False)
     wait_for(page, "tp.state === 'live'")
     page.get_by_placeholder("Type to the agent").fill("?!")
@@ -174,7 +174,7 @@ def test_a_line_that_is_refused_is_noted(page_url: str, stage: Any, browse: Brow
     expect(page.locator("#transcript .note").last).to_have_text("“?!” will not be answered")
 
 
-def test_insecure_address_is_explained(page_url: str, stage: Any, browse: Browse) -> None:
+def test_insecure_address_is_explained(page_url: str, agent: Any, browse: Browse) -> None:
     port = page_url.rstrip("/").rsplit(":", 1)[1]
     page = browse(
         f"http://studio.example:{port}/?autostart=1",
@@ -184,7 +184,7 @@ def test_insecure_address_is_explained(page_url: str, stage: Any, browse: Browse
     assert page.evaluate("tp.state") == "impossible"
 
 
-def test_nothing_is_loaded_from_elsewhere(page_url: str, stage: Any, browse: Browse) -> None:
+def test_nothing_is_loaded_from_elsewhere(page_url: str, agent: Any, browse: Browse) -> None:
     page = browse(page_url)
     names = page.evaluate("performance.getEntriesByType('resource').map((entry) => entry.name)")
     assert names

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page
 
 from protocol.errors import CloseCode
-from protocol.media import Flags, Kind, MediaUnit, VideoCodec, decode_media, encode_media
+from protocol.media import MediaFlags, MediaKind, MediaUnit, VideoEncoding, decode_media, encode_media
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
@@ -39,17 +39,22 @@ def test_both_codecs_agree(run: Callable[[str], Any]) -> None:
         return Array.from(new Uint8Array(bytes));
     """)
     assert decode_media(bytes(sent)) == MediaUnit(
-        kind=Kind.USER, epoch=3, unit=2**33, pts_us=160_000, audio=b"\x01\x00\xfe\xff", frames=(b"\x07", b"")
+        kind=MediaKind.USER,
+        epoch=3,
+        unit=2**33,
+        pts_us=160_000,
+        audio=b"\x01\x00\xfe\xff",
+        frames=(b"\x07", b""),
     )
     unit = MediaUnit(
-        kind=Kind.AGENT,
-        flags=Flags.LAST,
+        kind=MediaKind.AGENT,
+        flags=MediaFlags.LAST,
         epoch=1,
         unit=9,
         pts_us=2**40,
         audio=b"\xff\x7f",
         frames=(b"ab",),
-        video_codec=VideoCodec.JPEG,
+        video_codec=VideoEncoding.JPEG,
     )
     encoded = base64.b64encode(encode_media(unit)).decode()
     received = run(f"""
@@ -64,7 +69,7 @@ def test_both_codecs_agree(run: Callable[[str], Any]) -> None:
 
 def test_damaged_units_are_errors_in_words(run: Callable[[str], Any]) -> None:
     encoded = base64.b64encode(
-        encode_media(MediaUnit(kind=Kind.AGENT, unit=0, pts_us=0, audio=b"ab"))
+        encode_media(MediaUnit(kind=MediaKind.AGENT, unit=0, pts_us=0, audio=b"ab"))
     ).decode()
     said = run(f"""
         const {{ decodeUnit }} = await import('/page/protocol.js');

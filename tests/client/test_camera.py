@@ -12,7 +12,7 @@ import pytest
 
 from client.camera import Webcam, list_cameras, load_opencv
 from client.devices import open_devices
-from client.errors import DeviceError
+from client.errors import MediaDeviceError
 
 MakeMedia = Callable[..., Path]
 NumberOf = Callable[[npt.NDArray[np.uint8]], int]
@@ -55,7 +55,7 @@ def test_a_missing_camera_is_a_warning_once(caplog: pytest.LogCaptureFixture, tm
 
 def test_without_opencv_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cv2", None)
-    with pytest.raises(DeviceError, match="pip install"):
+    with pytest.raises(MediaDeviceError, match="pip install"):
         load_opencv()
 
 

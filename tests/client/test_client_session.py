@@ -15,7 +15,7 @@ from client.errors import ConnectionFailed, Unauthorised, UsageError
 from client.session import open_session, session_url
 from protocol import messages as m
 from protocol.errors import CloseCode
-from protocol.media import Kind, MediaUnit, encode_media
+from protocol.media import MediaKind, MediaUnit, encode_media
 
 Handler = Callable[[ServerConnection], Awaitable[None]]
 
@@ -47,7 +47,7 @@ async def server(
         yield f"ws://127.0.0.1:{port}/v1/session"
 
 
-async def talk(url: str) -> list[object]:
+async def hold_session(url: str) -> list[object]:
     """Connect, wait for ready, read everything until the end."""
     async with open_session(url, m.Hello()) as session:
         await session.wait_ready(lambda _queued: None)
@@ -82,7 +82,7 @@ async def test_a_session_in_order() -> None:
         await connection.send(m.encode_control(m.Queued(position=2, eta_s=3.0)))
         await connection.send(m.encode_control(READY))
         await connection.send(m.encode_control(m.Ping(sent_us=7)))
-        await connection.send(encode_media(MediaUnit(kind=Kind.AGENT, unit=0, pts_us=0)))
+        await connection.send(encode_media(MediaUnit(kind=MediaKind.AGENT, unit=0, pts_us=0)))
         heard.append(m.decode_control(str(await connection.recv())))
         await connection.send(m.encode_control(m.Bye(reason="enough")))
 
@@ -102,12 +102,12 @@ async def test_stale_units_are_hidden_but_acknowledged() -> None:
         await connection.recv()
         await connection.send(m.encode_control(READY))
         await connection.send(m.encode_control(m.Interrupted(epoch=2, heard_pts=0)))
-        await connection.send(encode_media(MediaUnit(kind=Kind.AGENT, unit=5, pts_us=0, epoch=1)))
+        await connection.send(encode_media(MediaUnit(kind=MediaKind.AGENT, unit=5, pts_us=0, epoch=1)))
         acked.append(m.decode_control(str(await connection.recv())))
         await connection.close()
 
     async with server(handler) as url:
-        came = await talk(url)
+        came = await hold_session(url)
     assert [type(message) for message in came] == [m.Interrupted]
     assert acked == [m.Ack(unit=5)]
 
@@ -129,7 +129,7 @@ async def test_a_refusal_says_what_to_do(code: CloseCode, error: type[Connection
 
     async with server(handler) as url:
         with pytest.raises(error, match=text) as caught:
-            await talk(url)
+            await hold_session(url)
     assert "\n" not in str(caught.value)
     assert caught.value.exit_code == (2 if error is Unauthorised else 1)
 
@@ -143,7 +143,7 @@ async def test_the_server_s_own_words_win() -> None:
 
     async with server(handler) as url:
         with pytest.raises(ConnectionFailed, match="the model ran out of memory"):
-            await talk(url)
+            await hold_session(url)
 
 
 async def test_a_warning_is_logged_and_the_session_goes_on(caplog: pytest.LogCaptureFixture) -> None:
@@ -155,7 +155,7 @@ async def test_a_warning_is_logged_and_the_session_goes_on(caplog: pytest.LogCap
         await connection.close()
 
     async with server(handler) as url:
-        assert [type(message) for message in await talk(url)] == [m.Warning]
+        assert [type(message) for message in await hold_session(url)] == [m.Warning]
     assert "“?!” will not be answered" in caplog.text
 
 
@@ -173,7 +173,7 @@ async def test_a_refused_handshake_says_why(body: str, words: str) -> None:
 
     async with server(lambda _: asyncio.sleep(0), process_request=refuse) as url:
         with pytest.raises(ConnectionFailed, match=words):
-            await talk(url)
+            await hold_session(url)
 
 
 async def test_an_end_before_ready_is_a_failure() -> None:
@@ -182,7 +182,7 @@ async def test_an_end_before_ready_is_a_failure() -> None:
 
     async with server(handler) as url:
         with pytest.raises(ConnectionFailed, match="before the session began"):
-            await talk(url)
+            await hold_session(url)
 
 
 async def test_a_cut_connection_is_noticed() -> None:
@@ -193,7 +193,7 @@ async def test_a_cut_connection_is_noticed() -> None:
 
     async with server(handler) as url:
         with pytest.raises(ConnectionFailed, match="the connection was lost"):
-            await talk(url)
+            await hold_session(url)
 
 
 async def test_a_server_that_breaks_the_protocol_is_left() -> None:
@@ -207,11 +207,11 @@ async def test_a_server_that_breaks_the_protocol_is_left() -> None:
 
     async with server(handler) as url:
         with pytest.raises(ConnectionFailed, match="broke the protocol"):
-            await talk(url)
+            await hold_session(url)
     assert codes == [CloseCode.INVALID_DATA]
 
 
-async def test_leaving_says_goodbye() -> None:
+async def test_leaving_sends_bye() -> None:
     heard: list[object] = []
     closed = asyncio.Event()
 
@@ -234,7 +234,7 @@ async def test_nobody_there() -> None:
         port = free.getsockname()[1]
     for host in ("127.0.0.1", "localhost"):
         with pytest.raises(ConnectionFailed, match="no server there: connection refused"):
-            await talk(f"ws://{host}:{port}/v1/session")
+            await hold_session(f"ws://{host}:{port}/v1/session")
 
 
 async def test_something_else_answers() -> None:
@@ -244,7 +244,7 @@ async def test_something_else_answers() -> None:
     for subprotocol in ("chat", None):
         async with server(handler, subprotocol) as url:
             with pytest.raises(ConnectionFailed):
-                await talk(url)
+                await hold_session(url)
 
 
 async def test_another_kind_of_server_answers() -> None:
@@ -256,4 +256,4 @@ async def test_another_kind_of_server_answers() -> None:
     async with listening:
         port = listening.sockets[0].getsockname()[1]
         with pytest.raises(ConnectionFailed, match="no Thinker"):
-            await talk(f"ws://127.0.0.1:{port}/v1/session")
+            await hold_session(f"ws://127.0.0.1:{port}/v1/session")

@@ -14,7 +14,7 @@ import pytest
 
 from client import devices
 from client.devices import DeviceUser, load_sounddevice, open_devices
-from client.errors import DeviceError
+from client.errors import MediaDeviceError
 
 ROOT = Path(__file__).resolve().parents[2]
 ASOUNDRC = """
@@ -183,13 +183,13 @@ def test_without_portaudio_the_message_says_what_to_install(monkeypatch: pytest.
         raise OSError("PortAudio library not found")
 
     monkeypatch.setattr(devices.importlib, "import_module", missing)
-    with pytest.raises(DeviceError, match="apt install libportaudio2"):
+    with pytest.raises(MediaDeviceError, match="apt install libportaudio2"):
         load_sounddevice()
 
 
 def test_without_sounddevice_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sounddevice", None)
-    with pytest.raises(DeviceError, match="pip install"):
+    with pytest.raises(MediaDeviceError, match="pip install"):
         load_sounddevice()
 
 

@@ -1,4 +1,4 @@
-"""Whole sessions against a small server that speaks through the protocol's own server machine."""
+"""Whole sessions against a small server that speaks through the server's end of the protocol."""
 
 import asyncio
 import contextlib
@@ -18,8 +18,9 @@ from client.errors import ConnectionFailed, MediaError, Unauthorised, UsageError
 from client.options import ClientOptions, ClientSummary, check_options
 from client.run import place_in_queue, run_client
 from protocol import messages as m
-from protocol.media import Kind, MediaUnit
-from protocol.session import Close, Send, ServerSession
+from protocol.errors import Close
+from protocol.media import MediaKind, MediaUnit
+from protocol.session import Send, ServerProtocol
 
 MakeMedia = Callable[..., Path]
 
@@ -56,21 +57,21 @@ class EchoThinker:
     texts: list[str] = dataclasses.field(default_factory=list)
     acks: list[m.Ack] = dataclasses.field(default_factory=list)
     user: list[MediaUnit] = dataclasses.field(default_factory=list)
-    goodbye: list[str] = dataclasses.field(default_factory=list)
+    byes: list[str] = dataclasses.field(default_factory=list)
     talking: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
     over: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
 
     async def __call__(self, connection: ServerConnection) -> None:
-        machine = ServerSession(token=self.token)
+        protocol = ServerProtocol(token=self.token)
         with contextlib.suppress(ConnectionClosed):
             async for data in connection:
-                for event in machine.receive(data):
-                    await self._handle(connection, machine, event)
-                while (media := machine.next_media()) is not None:
+                for event in protocol.receive(data):
+                    await self._handle(connection, protocol, event)
+                while (media := protocol.next_media()) is not None:
                     await connection.send(media)
         self.over.set()
 
-    async def _handle(self, connection: ServerConnection, machine: ServerSession, event: object) -> None:
+    async def _handle(self, connection: ServerConnection, protocol: ServerProtocol, event: object) -> None:
         match event:
             case Send(data=text):
                 await connection.send(text)
@@ -78,7 +79,7 @@ class EchoThinker:
                 await connection.close(code, reason)
             case m.Hello():
                 self.hellos.append(event)
-                await connection.send(machine.send(msgspec.structs.replace(READY, unit_ms=self.unit_ms)))
+                await connection.send(protocol.send(msgspec.structs.replace(READY, unit_ms=self.unit_ms)))
             case m.Text(text=text):
                 self.texts.append(text)
             case m.Ack():
@@ -86,12 +87,12 @@ class EchoThinker:
                 if len(self.acks) == 3:
                     self.talking.set()
             case m.Bye(reason=reason):
-                self.goodbye.append(reason)
+                self.byes.append(reason)
             case MediaUnit():
                 self.user.append(event)
-                await self._answer(connection, machine, event)
+                await self._answer(connection, protocol, event)
 
-    async def _answer(self, connection: ServerConnection, machine: ServerSession, heard: MediaUnit) -> None:
+    async def _answer(self, connection: ServerConnection, protocol: ServerProtocol, heard: MediaUnit) -> None:
         unit = heard.unit
         if unit in self.missing:
             return
@@ -99,23 +100,28 @@ class EchoThinker:
             connection.transport.abort()
             return
         if unit == 2:
-            await connection.send(machine.send(m.Heard(request="count_five", unit=2)))
+            await connection.send(protocol.send(m.Heard(request="count_five", unit=2)))
+        if unit == 4:
+            await connection.send(protocol.send(m.AgentState(state="listening")))
+        if unit in (3, 5):
+            text = "five " if unit == 3 else "six "
+            await connection.send(protocol.send(m.TextDelta(text=text, unit=unit)))
         if unit == 1:
-            await connection.send(machine.send(m.TextDelta(text="hi ", unit=1)))
-            await connection.send(machine.send(m.TextDelta(text="never heard", unit=1000)))
+            await connection.send(protocol.send(m.TextDelta(text="hi ", unit=1)))
+            await connection.send(protocol.send(m.TextDelta(text="never heard", unit=1000)))
         frames = tuple(
             simplejpeg.encode_jpeg(np.full((64, 64, 3), 16 + 8 * ((unit * 4 + index) % 28), np.uint8))
             for index in range(4)
         )
         for number in range(unit * self.per_unit, (unit + 1) * self.per_unit):
             pts_us = number * 160_000
-            machine.offer(
-                MediaUnit(kind=Kind.AGENT, unit=number, pts_us=pts_us, audio=heard.audio, frames=frames)
+            protocol.offer(
+                MediaUnit(kind=MediaKind.AGENT, unit=number, pts_us=pts_us, audio=heard.audio, frames=frames)
             )
         if unit == self.ends_after:
-            while (media := machine.next_media()) is not None:
+            while (media := protocol.next_media()) is not None:
                 await connection.send(media)
-            await connection.send(machine.send(m.Bye(reason="enough")))
+            await connection.send(protocol.send(m.Bye(reason="enough")))
             await connection.close()
 
 
@@ -169,13 +175,21 @@ async def test_a_file_talks_and_the_answer_is_recorded(make_media: MakeMedia, tm
     assert len(thinker.user[11].frames) == 4  # the file is over, its last frame goes on
     assert not any(thinker.user[11].audio)
     assert [ack.unit for ack in thinker.acks] == list(range(12))
-    assert thinker.goodbye == ["client is done"]
+    assert thinker.byes == ["client is done"]
     assert (summary.ended, summary.units_sent, summary.units, summary.gaps) == ("done", 12, 12, 0)
     assert summary.record == str(tmp_path / "out.mp4")
-    assert (summary.said, summary.heard) == ("hi never heard", "hi ")
+    assert (summary.said, summary.heard) == ("hi never heardfive six ", "hi ")
     assert "".join(heard) == "hi "
     assert understood == ["count_five"]
     assert summary.understood == [{"request": "count_five", "unit": 2}]
+    assert summary.conversation == [
+        {"who": "user", "text": "hello", "unit": 0},
+        {"who": "user", "text": "and good day", "unit": 0},
+        {"who": "agent", "text": "hi never heard", "unit": 1},
+        {"who": "user", "text": "count_five", "unit": 2},
+        {"who": "agent", "text": "five ", "unit": 3},
+        {"who": "agent", "text": "six ", "unit": 5},
+    ]
     assert summary.first_unit_s is not None
     assert summary.av_skew_ms is not None
     pictures, samples = tracks(tmp_path / "out.mp4")
@@ -231,18 +245,18 @@ async def test_both_sides_are_recorded(make_media: MakeMedia, tmp_path: Path) ->
     assert simplejpeg.decode_jpeg(thinker.user[0].frames[0]).shape == (24, 32, 3)
 
 
-async def test_stopping_says_goodbye_and_completes_the_recording(tmp_path: Path) -> None:
+async def test_stopping_sends_bye_and_completes_the_recording(tmp_path: Path) -> None:
     stop = asyncio.Event()
     async with serving(EchoThinker()) as thinker:
-        talk = asyncio.create_task(
+        running = asyncio.create_task(
             run_client(ClientOptions(url=thinker.url, record=tmp_path / "out.mp4"), stop=stop)
         )
         await thinker.talking.wait()
         stop.set()
-        summary = await talk
+        summary = await running
         await thinker.over.wait()
     assert summary.ended == "stopped"
-    assert thinker.goodbye == ["client is done"]
+    assert thinker.byes == ["client is done"]
     assert tracks(tmp_path / "out.mp4")[0] == 4 * summary.units + lead(summary)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import simplejpeg
 
-from client.errors import DeviceError
+from client.errors import MediaDeviceError
 from client.window import Window, _Latest
 
 pytest.importorskip("cv2")
@@ -108,7 +108,7 @@ def test_without_a_desktop_there_is_no_window(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.delenv("DISPLAY", raising=False)
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
     monkeypatch.setattr(sys, "platform", "linux")
-    with pytest.raises(DeviceError, match="no desktop"):
+    with pytest.raises(MediaDeviceError, match="no desktop"):
         Window("test", width=64, height=64)
 
 

@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from shared.models.pocket.replies import FIXED, Request
-from training.data.rooms import faint_noise
-from training.data.scenes import scene_of, voiced
-from training.data.synth import RATE
-from training.data.targets import FRAME, Placed
-from training.data.voices import installed, say
-from training.data.wav import write_wav
+from shared.models.pocket.dialogue.replies import FIXED, Request
+from training.data.hearing.scenes import scene_of, voiced
+from training.data.hearing.targets import FRAME, Placed
+from training.data.noise.acoustics import faint_noise
+from training.data.noise.synth import RATE
+from training.data.voices.sound import write_wav
+from training.data.voices.speakers import installed, say
 from training.evaluation.recogniser import recognise, word_errors
 from training.evaluation.signals import read_sound
 

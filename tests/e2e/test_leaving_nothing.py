@@ -16,7 +16,7 @@ import pytest
 from client.errors import ConnectionFailed
 from client.options import ClientOptions
 from client.run import run_client
-from scripts.pair import free_port
+from shared.processes.launch import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

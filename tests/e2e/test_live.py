@@ -182,7 +182,7 @@ def never_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     def start(*command: str) -> None:
         pytest.fail(f"started {command}")
 
-    monkeypatch.setattr("scripts.pair.start", start)
+    monkeypatch.setattr("shared.processes.children.ChildProcesses.start", start)
     monkeypatch.setattr("scripts.live.on_signals", lambda _stop: None)
 
 

@@ -19,7 +19,7 @@ import pytest
 
 from client.options import ClientOptions, ClientSummary
 from client.run import run_client
-from client.session import Session, open_session, session_url
+from client.session import ClientSession, open_session, session_url
 from protocol import messages as m
 from protocol.media import MediaUnit
 
@@ -59,7 +59,7 @@ def url(
 class Watcher:
     """A client that is there, sends silence and notes when units come; may stop reading, or vanish."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: ClientSession) -> None:
         self.session = session
         self.arrived: list[tuple[int, float]] = []
         self.reads = asyncio.Event()

@@ -13,16 +13,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from scripts.common import handshake_params, load_model
 from shared.checkpoint import config_digest, save_weights
 from shared.config import load_config
 from shared.links.base import LinkEnd
 from shared.models.family import Family, UserUnit
 from shared.models.layout import KVBlock
 from shared.models.pocket.config import PocketConfig
-from shared.models.pocket.weights import PocketWeights
+from shared.models.pocket.network.weights import PocketWeights
 from shared.models.solver import unit_noise
-from shared.rendezvous import RendezvousListener, accept_performer
+from shared.processes.model import handshake_params, load_model
+from shared.processes.rendezvous import RendezvousListener, accept_peers
+from shared.processes.roles import THINKER
 from shared.slices import Flags, Kind, SliceHeader
 from shared.tables import from_table
 
@@ -69,7 +70,7 @@ def tiny_of(heads: int, folder: Path) -> Path:
 class Talk:
     """The Thinker's part of some sessions, by hand; each begins two units after the one before."""
 
-    def __init__(self, family: Family[Any, Any], link: LinkEnd) -> None:
+    def __init__(self, family: Family, link: LinkEnd) -> None:
         self._family, self._link = family, link
         memory = family.allocate(len(SEEDS))
         self._states = [family.init_state(memory, slot, seed) for slot, seed in enumerate(SEEDS)]
@@ -124,15 +125,17 @@ def threads() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def assert_same(group: Any, path: Path, ranks: int) -> None:
+def assert_same(group: Any, path: Path, ranks: int, secret: str) -> None:
     config = load_config(str(path))
     family, (worst, on_average) = load_model(config, "cpu"), TOLERANCE[config.dtype]
-    with RendezvousListener("127.0.0.1", 0) as listener:
+    with RendezvousListener("127.0.0.1", 0, secret=secret, role=THINKER) as listener:
         address = f"127.0.0.1:{listener.port}"
         performer = group.start(
             "performer", "--config", str(path), "--rendezvous", address, "--ranks", str(ranks), "--debug"
         )
-        with accept_performer(listener, handshake_params(family, config, "auto"), timeout_s=120) as link:
+        with accept_peers(
+            listener, handshake_params(family, config, secret=secret, link="auto"), timeout_s=120
+        )["performer"] as link:
             assert len(group.pids("performer")) == ranks
             talk = Talk(family, link)
             for number in range(ROUNDS):
@@ -148,13 +151,13 @@ def assert_same(group: Any, path: Path, ranks: int) -> None:
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
-def test_ranks_give_what_one_gives(group: Any, tmp_path: Path, ranks: int) -> None:
-    assert_same(group, tiny_of(ranks, tmp_path), ranks)
+def test_ranks_give_what_one_gives(group: Any, tmp_path: Path, ranks: int, secret: str) -> None:
+    assert_same(group, tiny_of(ranks, tmp_path), ranks, secret)
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
-def test_two_ranks_of_the_shipped_model(group: Any, tmp_path: Path, dtype: str) -> None:
-    assert_same(group, config_like("pocket", tmp_path, dtype), 2)
+def test_two_ranks_of_the_shipped_model(group: Any, tmp_path: Path, dtype: str, secret: str) -> None:
+    assert_same(group, config_like("pocket", tmp_path, dtype), 2, secret)
 
 
 def test_a_session_through_a_group(group: Any, tmp_path: Path) -> None:
@@ -221,5 +224,5 @@ def test_a_rank_that_is_stuck(
 def test_what_ranks_can_not_share_is_refused(group: Any) -> None:
     performer = group.start("performer", "--config", "tiny", "--ranks", "2")
     assert performer.wait() == 2
-    why = "config tiny: transformer: kv_heads=1 can't be shared out to 2 ranks evenly"
+    why = "config tiny: transformer: kv_heads=1 can't be split over 2 ranks evenly"
     assert performer.output == f"performer: {why}\n"

@@ -20,7 +20,6 @@ import torch
 from torch import Tensor
 
 from performer.loop import Performer
-from scripts.common import handshake_params, load_model
 from shared.chunking import ChunkMode, Rememberer
 from shared.clock import Clock, ManualClock, UnpacedClock
 from shared.config import RuntimeConfig, load_config
@@ -29,7 +28,9 @@ from shared.links.base import LinkEnd
 from shared.links.loopback import loopback_pair
 from shared.models.family import Family, UserUnit
 from shared.models.single import Reply, replies_to, reply_to
-from shared.rendezvous import RendezvousListener, accept_performer
+from shared.processes.model import handshake_params, link_shape, load_model
+from shared.processes.rendezvous import RendezvousListener, accept_peers
+from shared.processes.roles import THINKER
 from thinker.engine.pipeline import Counts, Pipeline, PipelineOptions
 from thinker.engine.running_session import RunningSession
 from thinker.engine.timings import Timings
@@ -88,7 +89,7 @@ class Talk:
 class House:
     """The Thinker's end of a pair: sessions join and leave."""
 
-    def __init__(self, family: Family[Any, Any], link: LinkEnd, config: RuntimeConfig, clock: Clock) -> None:
+    def __init__(self, family: Family, link: LinkEnd, config: RuntimeConfig, clock: Clock) -> None:
         self.talks: list[Talk] = []
         options = PipelineOptions(
             slots=SLOTS, phases=config.phases, exchange=ChunkMode(config.exchange),
@@ -144,14 +145,14 @@ CONFIG = replace(load_config("tiny"), sessions=SLOTS, phases=PHASES)
 
 
 @pytest.fixture(scope="module")
-def family() -> Iterator[Family[Any, Any]]:
+def family() -> Iterator[Family]:
     threads = torch.get_num_threads()
     yield load_model(CONFIG, "cpu")
     torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")
-def alone(family: Family[Any, Any]) -> list[list[Reply]]:
+def alone(family: Family) -> list[list[Reply]]:
     """What each user gets in one process, with nobody else there."""
     return [
         list(reply_to(family, SEED, (observe(user, unit) for unit in range(UNITS)))) for user in range(SLOTS)
@@ -159,7 +160,7 @@ def alone(family: Family[Any, Any]) -> list[list[Reply]]:
 
 
 @pytest.fixture(scope="module")
-def batch_invariant(family: Family[Any, Any], alone: list[list[Reply]]) -> bool:
+def batch_invariant(family: Family, alone: list[list[Reply]]) -> bool:
     """Whether four that go through every pass together get the same bits as each alone."""
     together = replies_to(
         family, [SEED] * SLOTS, ([observe(user, unit) for user in range(SLOTS)] for unit in range(6))
@@ -205,20 +206,23 @@ CLOCKS = pytest.mark.parametrize(
 )
 def pair(
     request: pytest.FixtureRequest,
-    family: Family[Any, Any],
+    family: Family,
     groups: Callable[[], AbstractContextManager[Any]],
+    secret: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[LinkEnd, RuntimeConfig]]:
     """A Performer in a process of its own, and the link to it."""
     name, exchange, remember = request.param
     config = replace(CONFIG, exchange=exchange, remember=remember)
     file = write_config(tmp_path_factory.mktemp("config") / "four.toml", exchange=exchange, remember=remember)
-    with groups() as group, RendezvousListener("127.0.0.1", 0) as listener:
+    with groups() as group, RendezvousListener("127.0.0.1", 0, secret=secret, role=THINKER) as listener:
         address = f"127.0.0.1:{listener.port}"
         performer = group.start(
             "performer", "--config", str(file), "--link", name, "--rendezvous", address, "--debug"
         )
-        with accept_performer(listener, handshake_params(family, config, name), timeout_s=120) as link:
+        with accept_peers(
+            listener, handshake_params(family, config, secret=secret, link=name), timeout_s=120
+        )["performer"] as link:
             yield link, config
         assert performer.wait() == 1, performer.output
         assert performer.output.splitlines()[-1] == "performer: the thinker has ended"
@@ -233,7 +237,7 @@ def write_config(path: Path, **choices: str) -> Path:
 
 @CLOCKS
 def test_sessions_among_others_get_what_they_get_alone(
-    family: Family[Any, Any],
+    family: Family,
     pair: tuple[LinkEnd, RuntimeConfig],
     alone: list[list[Reply]],
     batch_invariant: bool,
@@ -250,10 +254,10 @@ def test_sessions_among_others_get_what_they_get_alone(
 @pytest.mark.parametrize("exchange", [ChunkMode.PACKED, ChunkMode.LAYERWISE])
 @CLOCKS
 def test_the_replica_of_all_sessions_is_exact(
-    family: Family[Any, Any], exchange: ChunkMode, rememberer: Rememberer, make_clock: Callable[[], Clock]
+    family: Family, exchange: ChunkMode, rememberer: Rememberer, make_clock: Callable[[], Clock]
 ) -> None:
     config = replace(CONFIG, exchange=exchange.value, remember=rememberer.value)
-    thinker_end, performer_end = loopback_pair(handshake_params(family, config, "auto").shape)
+    thinker_end, performer_end = loopback_pair(link_shape(family, config))
     remembers = rememberer is Rememberer.PERFORMER
     performer = Performer(family, performer_end, slots=SLOTS, remembers=remembers, checked=True)
 

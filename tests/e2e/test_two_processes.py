@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from performer.loop import perform
-from scripts.common import handshake_params, load_model
 from shared.chunking import ChunkMode, Rememberer
 from shared.clock import Clock, ManualClock, UnpacedClock
 from shared.config import load_config
@@ -24,7 +23,9 @@ from shared.models.cache import KVCache
 from shared.models.family import Family, UserUnit
 from shared.models.single import Reply, reply_to
 from shared.models.solver import unit_noise
-from shared.rendezvous import RendezvousListener, accept_performer
+from shared.processes.model import handshake_params, link_shape, load_model
+from shared.processes.rendezvous import RendezvousListener, accept_peers
+from shared.processes.roles import THINKER
 from thinker.engine.pipeline import Counts, Pipeline, PipelineOptions
 from thinker.engine.running_session import Pacing
 from thinker.engine.timings import Timings
@@ -74,9 +75,7 @@ def observe(unit: int) -> UserUnit:
 class Talk:
     """A session through the pair, from the Thinker's end of a link."""
 
-    def __init__(
-        self, family: Family[Any, Any], link: LinkEnd, clock: Clock, pacing: Pacing, **how: Any
-    ) -> None:
+    def __init__(self, family: Family, link: LinkEnd, clock: Clock, pacing: Pacing, **how: Any) -> None:
         self.units: list[AgentUnit] = []
         self.latents: list[Tensor] = []
         self.pipeline = Pipeline(
@@ -99,14 +98,14 @@ class Talk:
 
 
 @pytest.fixture(scope="module")
-def family() -> Iterator[Family[Any, Any]]:
+def family() -> Iterator[Family]:
     threads = torch.get_num_threads()
     yield load_model(CONFIG, "cpu")
     torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")
-def expected(family: Family[Any, Any]) -> list[Reply]:
+def expected(family: Family) -> list[Reply]:
     """What one process gives."""
     return list(reply_to(family, SEED, map(observe, range(UNITS))))
 
@@ -114,17 +113,20 @@ def expected(family: Family[Any, Any]) -> list[Reply]:
 @pytest.fixture(scope="module", params=["shm", "gloo"])
 def link(
     request: pytest.FixtureRequest,
-    family: Family[Any, Any],
+    family: Family,
     groups: Callable[[], AbstractContextManager[Any]],
+    secret: str,
 ) -> Iterator[LinkEnd]:
     """A Performer in a process of its own, and the link to it."""
     name = request.param
-    with groups() as group, RendezvousListener("127.0.0.1", 0) as listener:
+    with groups() as group, RendezvousListener("127.0.0.1", 0, secret=secret, role=THINKER) as listener:
         address = f"127.0.0.1:{listener.port}"
         performer = group.start(
             "performer", "--config", "tiny", "--link", name, "--rendezvous", address, "--debug"
         )
-        with accept_performer(listener, handshake_params(family, CONFIG, name), timeout_s=120) as link:
+        with accept_peers(
+            listener, handshake_params(family, CONFIG, secret=secret, link=name), timeout_s=120
+        )["performer"] as link:
             assert link.kind == name
             yield link
         assert performer.wait() == 1, performer.output
@@ -165,7 +167,7 @@ def test_the_script_is_worth_comparing(expected: list[Reply]) -> None:
     ids=["flat out", "eager", "boundary"],
 )
 def test_two_processes_give_what_one_gives(
-    family: Family[Any, Any],
+    family: Family,
     link: LinkEnd,
     expected: list[Reply],
     pacing: Pacing,
@@ -178,16 +180,17 @@ def test_two_processes_give_what_one_gives(
 
 
 class Watched:
-    """A family whose sessions can be looked at."""
+    """A family that keeps a copy of what is in the cache when a session ends."""
 
-    def __init__(self, family: Family[Any, Any]) -> None:
+    def __init__(self, family: Family) -> None:
         self._family = family
-        self.states: list[Any] = []
+        self.cache: KVCache | None = None
+        self.kept, self.hidden_SN = torch.empty(0), torch.empty(0)
 
-    def init_state(self, memory: Any, slot: int, seed: int) -> Any:
-        state = self._family.init_state(memory, slot, seed)
-        self.states.append(state)
-        return state
+    def end_state(self, state: Any) -> None:
+        self.cache = state.cache
+        self.kept, self.hidden_SN = kept_of(state.cache).clone(), state.cache.hidden_SN.clone()
+        self._family.end_state(state)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._family, name)
@@ -196,32 +199,40 @@ class Watched:
 @pytest.mark.parametrize("exchange", [ChunkMode.PACKED, ChunkMode.LAYERWISE])
 @pytest.mark.parametrize("rememberer", Rememberer)
 def test_the_replica_of_the_cache_is_exact_after_200_units(
-    family: Family[Any, Any], expected: list[Reply], exchange: ChunkMode, rememberer: Rememberer
+    family: Family, expected: list[Reply], exchange: ChunkMode, rememberer: Rememberer
 ) -> None:
-    watched: Any = Watched(family)
+    own: Any = Watched(family)
+    replica: Any = Watched(family)
     config = dataclasses.replace(CONFIG, exchange=exchange.value, remember=rememberer.value)
-    thinker_end, performer_end = loopback_pair(handshake_params(family, config, "auto").shape)
+    thinker_end, performer_end = loopback_pair(link_shape(family, config))
     remembers = rememberer is Rememberer.PERFORMER
 
     def serve() -> None:
         with performer_end:
             perform(
-                watched, performer_end, slots=1, stopping=lambda: False, remembers=remembers, checked=True
+                replica,
+                performer_end,
+                slots=1,
+                stopping=lambda: False,
+                remembers=remembers,
+                checked=True,
             )
 
     performer = Thread(target=serve, daemon=True)
     performer.start()
     with thinker_end:
         how = {"exchange": exchange, "rememberer": rememberer}
-        talk = Talk(family, thinker_end, UnpacedClock(), Pacing.EAGER, **how)
+        talk = Talk(own, thinker_end, UnpacedClock(), Pacing.EAGER, **how)
         talk.run(200)
     performer.join(60)
     assert not performer.is_alive()
     assert_same(talk, expected)
-    (replica,), own = watched.states, talk.seat.state
-    assert torch.equal(kept_of(replica.cache), kept_of(own.cache))
-    assert torch.equal(replica.cache.hidden_SN, own.cache.hidden_SN)
-    assert bool((own.cache.hidden_SN == 0).all()), "every place has been written"
+    assert torch.equal(replica.kept, own.kept)
+    assert torch.equal(replica.hidden_SN, own.hidden_SN)
+    assert bool((own.hidden_SN == 0).all()), "every place has been written"
+    for each in (own, replica):
+        assert each.cache is not None
+        assert not each.cache.kv_L2SNKD.any(), "nothing is left once the session has ended"
 
 
 def kept_of(cache: KVCache) -> Tensor:

@@ -22,7 +22,7 @@ Ranks = list[RankGroup]
 
 
 def header_of(unit: int, payload_bytes: int) -> SliceHeader:
-    return SliceHeader(kind=Kind.STATE, session=1, epoch=2, unit=unit, payload_bytes=payload_bytes)
+    return SliceHeader(kind=Kind.STATE, session=1, unit=unit, payload_bytes=payload_bytes)
 
 
 def message(unit: int, size: int) -> LinkMessage:

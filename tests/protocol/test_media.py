@@ -6,22 +6,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import CloseCode, ProtocolFault
+from protocol.errors import Close, CloseCode
 from protocol.media import (
     HEADER_BYTES,
     MAX_MEDIA_BYTES,
-    AudioCodec,
-    Flags,
-    Kind,
+    AudioEncoding,
+    MediaFlags,
+    MediaKind,
     MediaUnit,
-    VideoCodec,
+    VideoEncoding,
     decode_media,
     encode_media,
 )
 
 UNIT = MediaUnit(
-    kind=Kind.AGENT,
-    flags=Flags.DISCONTINUITY | Flags.KEYFRAME,
+    kind=MediaKind.AGENT,
+    flags=MediaFlags.DISCONTINUITY | MediaFlags.KEYFRAME,
     epoch=3,
     unit=0x0102030405,
     pts_us=160_000,
@@ -37,13 +37,13 @@ GOLDEN = bytes.fromhex("""
 
 units = st.builds(
     MediaUnit,
-    kind=st.sampled_from(Kind),
-    flags=st.integers(0, 0xFFFF).map(Flags),
+    kind=st.sampled_from(MediaKind),
+    flags=st.integers(0, 0xFFFF).map(MediaFlags),
     epoch=st.integers(0, 2**32 - 1),
     unit=st.integers(0, 2**64 - 1),
     pts_us=st.integers(0, 2**64 - 1),
-    audio_codec=st.just(AudioCodec.PCM16),
-    video_codec=st.sampled_from(VideoCodec),
+    audio_codec=st.just(AudioEncoding.PCM16),
+    video_codec=st.sampled_from(VideoEncoding),
     audio=st.binary(max_size=40).map(lambda pcm: pcm[: len(pcm) & ~1]),
     frames=st.lists(st.binary(max_size=20), max_size=5).map(tuple),
 )
@@ -61,14 +61,14 @@ def test_round_trip(unit: MediaUnit) -> None:
 
 
 def test_sound_alone_and_pictures_alone() -> None:
-    bare = MediaUnit(kind=Kind.USER, unit=0, pts_us=0, video_codec=VideoCodec.NONE)
+    bare = MediaUnit(kind=MediaKind.USER, unit=0, pts_us=0, video_codec=VideoEncoding.NONE)
     assert decode_media(encode_media(bare)) == bare
     assert len(encode_media(bare)) == HEADER_BYTES + 4
 
 
 @pytest.mark.parametrize("cut", range(len(GOLDEN)))
 def test_every_truncation_is_a_fault(cut: int) -> None:
-    assert isinstance(decode_media(GOLDEN[:cut]), ProtocolFault)
+    assert isinstance(decode_media(GOLDEN[:cut]), Close)
 
 
 @pytest.mark.parametrize(
@@ -87,32 +87,32 @@ def test_a_lying_header_is_a_fault(at: int, value: int, code: CloseCode) -> None
     message = bytearray(GOLDEN)
     message[at] = value
     fault = decode_media(bytes(message))
-    assert isinstance(fault, ProtocolFault)
+    assert isinstance(fault, Close)
     assert fault.code is code
 
 
 def test_a_huge_claimed_length_allocates_nothing() -> None:
     fault = decode_media(GOLDEN[:HEADER_BYTES] + struct.pack("<I", 0xFFFFFFFF) + b"abc")
-    assert isinstance(fault, ProtocolFault)
+    assert isinstance(fault, Close)
     assert "4294967295" in fault.reason
 
 
 def test_too_big_both_ways() -> None:
     fault = decode_media(bytes(MAX_MEDIA_BYTES + 1))
-    assert isinstance(fault, ProtocolFault)
+    assert isinstance(fault, Close)
     assert fault.code is CloseCode.TOO_BIG
     with pytest.raises(ValueError, match="unit 0 has"):
-        encode_media(MediaUnit(kind=Kind.USER, unit=0, pts_us=0, frames=(bytes(MAX_MEDIA_BYTES),)))
+        encode_media(MediaUnit(kind=MediaKind.USER, unit=0, pts_us=0, frames=(bytes(MAX_MEDIA_BYTES),)))
 
 
 def test_numbers_that_do_not_fit_name_the_unit() -> None:
     with pytest.raises(ValueError, match="media unit -1"):
-        encode_media(MediaUnit(kind=Kind.USER, unit=-1, pts_us=0))
+        encode_media(MediaUnit(kind=MediaKind.USER, unit=-1, pts_us=0))
 
 
 @given(st.binary(max_size=120))
 def test_any_bytes_end_in_a_value(message: bytes) -> None:
-    assert isinstance(decode_media(message), MediaUnit | ProtocolFault)
+    assert isinstance(decode_media(message), MediaUnit | Close)
 
 
 @given(units, st.data())
@@ -121,6 +121,6 @@ def test_flipped_bits_and_lying_lengths_end_in_a_value(unit: MediaUnit, data: st
     for at in data.draw(st.lists(st.integers(0, len(message) - 1), min_size=1, max_size=8)):
         message[at] ^= 1 << data.draw(st.integers(0, 7))
     result = decode_media(bytes(message[: data.draw(st.integers(0, len(message)))]))
-    assert isinstance(result, MediaUnit | ProtocolFault)
+    assert isinstance(result, MediaUnit | Close)
     if isinstance(result, MediaUnit):
         assert decode_media(encode_media(result)) == result

@@ -2,8 +2,8 @@
 
 import pytest
 
-from protocol.media import Flags, Kind, MediaUnit
-from protocol.outgoing import OutgoingLimits, OutgoingQueue
+from protocol.media import MediaFlags, MediaKind, MediaUnit
+from protocol.outgoing import Lost, OutgoingLimits, OutgoingQueue
 
 
 def make_queue(*, window: int = 2, patience: int = 4) -> OutgoingQueue:
@@ -12,7 +12,11 @@ def make_queue(*, window: int = 2, patience: int = 4) -> OutgoingQueue:
 
 def unit(number: int) -> MediaUnit:
     return MediaUnit(
-        kind=Kind.AGENT, unit=number, pts_us=number * 160_000, audio=b"ab", frames=(b"1", b"2", b"3", b"4")
+        kind=MediaKind.AGENT,
+        unit=number,
+        pts_us=number * 160_000,
+        audio=b"ab",
+        frames=(b"1", b"2", b"3", b"4"),
     )
 
 
@@ -20,18 +24,18 @@ def sent(queue: OutgoingQueue) -> list[MediaUnit]:
     return list(iter(queue.pop, None))
 
 
-def offer(queue: OutgoingQueue, numbers: range) -> None:
-    for number in numbers:
-        queue.offer(unit(number))
+def offer(queue: OutgoingQueue, numbers: range) -> list[Lost]:
+    """Offer units; returns what that cost."""
+    return [lost for number in numbers if (lost := queue.offer(unit(number))) is not None]
 
 
 def test_a_client_that_keeps_up_gets_every_unit_unchanged() -> None:
     queue = make_queue()
     for number in range(20):
-        queue.offer(unit(number))
+        assert queue.offer(unit(number)) is None
         assert sent(queue) == [unit(number)]
         queue.ack(number)
-    assert queue.lost_units == queue.lost_frames == queue.in_flight == 0
+    assert queue.in_flight == 0
 
 
 def test_unacknowledged_units_close_the_window() -> None:
@@ -46,17 +50,17 @@ def test_unacknowledged_units_close_the_window() -> None:
 
 def test_pictures_go_first_then_whole_oldest_units_and_sound_never_alone() -> None:
     queue = make_queue(window=2)
-    offer(queue, range(5))
+    lost = offer(queue, range(5))
     assert len(sent(queue)) == 2
-    offer(queue, range(5, 8))
+    lost += offer(queue, range(5, 8))
     queue.ack(3)
     first, second = sent(queue)
     assert (first.unit, first.frames, first.audio) == (5, (), b"ab")
-    assert Flags.DISCONTINUITY in first.flags
+    assert MediaFlags.DISCONTINUITY in first.flags
     assert second == unit(6)
     queue.ack(6)
     assert sent(queue) == [unit(7)]
-    assert queue.lost_units == 3
+    assert [(each.units, each.frames) for each in lost] == [(0, 4), (1, 4), (1, 4), (0, 4), (1, 4)]
     assert not queue.too_slow
 
 
@@ -83,11 +87,11 @@ def test_an_ack_gives_new_patience() -> None:
 def test_clear_voids_what_waits_and_marks_the_next_unit() -> None:
     queue = make_queue(window=4)
     offer(queue, range(3))
-    queue.clear(Flags.INTERRUPTED)
+    queue.clear(MediaFlags.INTERRUPTED)
     assert queue.pop() is None
     queue.offer(unit(3))
     queue.offer(unit(4))
-    assert [u.flags for u in sent(queue)] == [Flags.INTERRUPTED, Flags(0)]
+    assert [u.flags for u in sent(queue)] == [MediaFlags.INTERRUPTED, MediaFlags(0)]
 
 
 def test_limits_below_one_are_refused_by_name() -> None:

@@ -5,7 +5,7 @@ import re
 from typing import get_args
 
 from protocol.errors import CloseCode
-from protocol.media import Flags, Kind, MediaUnit, decode_media
+from protocol.media import MediaFlags, MediaKind, MediaUnit, decode_media
 from protocol.messages import ControlMessage, Ready, decode_control
 
 REFERENCE = (pathlib.Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
@@ -14,8 +14,8 @@ REFERENCE = (pathlib.Path(__file__).parents[2] / "docs" / "protocol.md").read_te
 def test_the_example_of_a_unit() -> None:
     (example,) = re.findall(r"^02 01 [0-9a-f\s]+$", REFERENCE, re.MULTILINE)
     assert decode_media(bytes.fromhex(example)) == MediaUnit(
-        kind=Kind.AGENT,
-        flags=Flags.DISCONTINUITY | Flags.INTERRUPTED,
+        kind=MediaKind.AGENT,
+        flags=MediaFlags.DISCONTINUITY | MediaFlags.INTERRUPTED,
         epoch=3,
         unit=4328719365,
         pts_us=160_000,

@@ -19,11 +19,11 @@ SERVER = """
 import asyncio, sys
 from websockets.asyncio.server import serve
 from protocol import messages as m
-from protocol.media import Kind, MediaUnit
-from protocol.session import ServerSession
+from protocol.media import MediaKind, MediaUnit
+from protocol.session import ServerProtocol
 
 async def handler(connection):
-    machine = ServerSession(token=sys.argv[1] or None)
+    machine = ServerProtocol(token=sys.argv[1] or None)
     async for data in connection:
         for event in machine.receive(data):
             match event:
@@ -38,7 +38,7 @@ async def handler(connection):
                     await connection.send(machine.send(m.TextDelta(text=text, unit=0)))
                 case MediaUnit():
                     machine.offer(MediaUnit(
-                        kind=Kind.AGENT, unit=event.unit, pts_us=event.pts_us, audio=event.audio))
+                        kind=MediaKind.AGENT, unit=event.unit, pts_us=event.pts_us, audio=event.audio))
                 case m.Bye():
                     print("bye", flush=True)
                 case _ if hasattr(event, "code"):

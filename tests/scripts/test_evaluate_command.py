@@ -1,19 +1,23 @@
 """The command `evaluate`, with a model of random weights: it knows nothing, which every measure must show."""
 
 import json
+import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from scripts import evaluate as command
 from scripts.main import main
-from training.evaluation import measures, parts, table
-from training.evaluation.measures import MEASURES, Measure, at_most
-from training.evaluation.parts import Effort
+from training.evaluation import parts, table
+from training.evaluation.gates import read_gates, write_gates
+from training.evaluation.measures import MEASURES, Bounds
+from training.evaluation.parts import PairTimes, TrialCounts
 
-LEAST = Effort(
-    sentences=1, clips=1, voices=("espeak",), guests=(), requests=20, others=10, other_minutes=0.2,
-    questions=1, interruptions=1, talks=1, gazes=1, scenes=3, answers=1,
+LEAST = TrialCounts(
+    sentences=1, clips=1, voices=("espeak",), guests=(), requests=20, unseen_requests=20, others=10,
+    other_minutes=0.2, questions=1, interruptions=1, talks=1, gazes=1, scenes=3, answers=1,
 )  # fmt: skip
 
 
@@ -41,10 +45,23 @@ def test_all_levels_are_measured(runs: Path, tmp_path: Path, capsys: pytest.Capt
     content = json.loads(out.read_text(), parse_constant=lambda _: pytest.fail("no JSON"))
     missing = {measure.name for measure in MEASURES} - content["measures"].keys()
     assert missing == {f"requests_right_{family}" for family in ("flite", "festival", "kokoro", "piper")}
+    assert 0 < content["measures"]["model_side_ms_p50"] < content["measures"]["model_side_ms_p99"]
+    assert content["in training"]["requests_right"] == "the wordings"
+    assert content["measures"]["answer_ms_p95"] == "never"
+    assert re.fullmatch(r"[0-9a-f]{16}", content["digest"])
+    assert re.fullmatch(r"[0-9a-f]{12}(\+changes)?|unknown", content["commit"])
+    assert content["format"] in {"float32", "bfloat16"}
+    assert content["seed"] == 0
     assert content["measures"]["wer"] > 50
     assert content["verdicts"]["wer_over_original"] == "missed"
     assert content["cases"]["typed speech"][0]["said"]
-    assert "video codec, whole picture" in card.read_text()
+    text = card.read_text()
+    assert "video codec, whole picture" in text
+    for name in ("digest", "commit", "format", "seed"):
+        assert str(content[name]) in text.splitlines()[1]
+    gates, pair = read_gates(card)
+    assert gates.keys() <= {measure.name for measure in MEASURES if measure.goal}
+    assert pair.p50_ms == content["measures"]["model_side_ms_p50"]
     assert "missed" in capsys.readouterr().out
 
 
@@ -52,21 +69,40 @@ def test_workers_measure_the_same(runs: Path, tmp_path: Path) -> None:
     found = []
     for workers in (1, 2):
         out = tmp_path / f"{workers}.json"
-        assert evaluate(runs, "--level", 5, "--workers", workers, "--json", out) == 0
+        assert evaluate(runs, "--level", 3, "--workers", workers, "--json", out) == 0
         found.append(json.loads(out.read_text())["measures"])
     assert found[0] == found[1]
-    assert {measure.level for measure in MEASURES if measure.name in found[0]} == {5}
+    assert {measure.level for measure in MEASURES if measure.name in found[0]} == {3}
 
 
 def test_a_fall_is_an_error(
-    runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bar = Measure(0, "psnr", "picture", "dB", gate=at_most(1))
-    others = [measure for measure in measures.MEASURES if measure.name != "psnr"]
-    monkeypatch.setattr(table, "MEASURES", (bar, *others))
+    monkeypatch.setattr(command, "CARD", tmp_path / "card.md")
     assert evaluate(runs, "--level", 0, "--workers", 1, "--short") == 1
-    assert "fell: level 0: picture:" in capsys.readouterr().out
-    assert evaluate(runs, "--level", 0, "--workers", 1) == 0  # the full form only reports
+    assert "no gates in" in capsys.readouterr().err
+    for gate, code in ((Bounds(low=99), 1), (Bounds(low=-99), 0)):
+        write_gates(command.CARD, {"psnr": gate}, PairTimes(p50_ms=30, p99_ms=60), {})
+        assert evaluate(runs, "--level", 0, "--workers", 1, "--short") == code
+        assert ("fell: level 0: video codec, whole picture:" in capsys.readouterr().out) == bool(code)
+
+
+def test_a_commit_is_told_where_there_is_one(tmp_path: Path) -> None:
+    def git(*arguments: str) -> None:
+        name = ("-c", "user.name=n", "-c", "user.email=e")
+        subprocess.run(["git", "-C", tmp_path, *name, *arguments], check=True, capture_output=True)
+
+    assert command.commit(tmp_path) == "unknown"
+    git("init")
+    (tmp_path / "file").write_text("one")
+    git("add", "file")
+    git("commit", "-m", "one")
+    clean = command.commit(tmp_path)
+    assert re.fullmatch("[0-9a-f]{12}", clean)
+    (tmp_path / "file").write_text("two")
+    assert command.commit(tmp_path) == f"{clean}+changes"
+    (tmp_path / "folder").mkdir()
+    assert command.commit(tmp_path / "folder") == "unknown"  # installed within somebody's repository
 
 
 @pytest.mark.parametrize(
@@ -77,6 +113,8 @@ def test_a_fall_is_an_error(
         (["--config", "nowhere"], 2, "nowhere"),
         (["--json", "/nowhere/o.json"], 2, "can't be written"),
         (["--recording", "nowhere.mp4"], 1, "nowhere.mp4"),
+        (["--card", "c.md", "--short"], 2, "--card is for the whole form"),
+        (["--card", "nowhere.md"], 1, "--card nowhere.md"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_line(

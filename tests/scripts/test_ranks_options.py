@@ -2,7 +2,7 @@ import argparse
 
 import pytest
 
-from scripts.common import rank_count, rank_devices
+from scripts.arguments import rank_count, rank_devices
 from shared.errors import ConfigError
 
 

@@ -8,7 +8,6 @@ from scripts.main import main
 from scripts.thinker import add_server_arguments
 
 WRONG = [
-    (["--token", ""], "--token: must not be empty"),
     (["--allow-origin", ""], "--allow-origin: '' is not http://HOST"),
     (["--allow-origin", "*"], "'*' is not"),
     (["--allow-origin", "talk.example"], "'talk.example' is not"),
@@ -41,3 +40,12 @@ def test_origins_add_up() -> None:
     given = ["--allow-origin", "https://talk.example", "--allow-origin", "http://[::1]:80"]
     assert parser.parse_args(given).allow_origin == ["https://talk.example", "http://[::1]:80"]
     assert parser.parse_args([]).allow_origin == []
+
+
+@pytest.mark.parametrize("command", ["thinker", "live"])
+@pytest.mark.parametrize("token", ["", "x" * 257])
+def test_a_token_that_no_client_could_bring_is_one_line(
+    capfd: pytest.CaptureFixture[str], command: str, token: str
+) -> None:
+    assert main([command, "--config", "tiny", "--port", "0", "--token", token]) == 2
+    assert capfd.readouterr().err == f"{command}: token: it must have 1 to 256 characters, not {len(token)}\n"

@@ -5,14 +5,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.errors import SliceError
-from shared.slices import HEADER_BYTES, Flags, Kind, SliceHeader, describe, pack_header_into, unpack_header
+from shared.slices import (
+    HEADER_BYTES,
+    Flags,
+    Kind,
+    SliceHeader,
+    describe,
+    pack_header_into,
+    unpack_header,
+)
 
 GOLDEN = SliceHeader(
     kind=Kind.LATENTS,
     flags=Flags.CHECKED | Flags.MORE,
     layer=0x0506,
     session=0x01020304,
-    epoch=0x11121314,
     unit=-2,
     payload_bytes=0x21222324,
     checksum=0x31323334,
@@ -22,7 +29,7 @@ GOLDEN = SliceHeader(
     solve_ns=-1,
 )
 GOLDEN_BYTES = bytes.fromhex(
-    "5450 02 04 0300 0605 04030201 14131211 feffffffffffffff 24232221 34333231"
+    "5450 03 04 0300 0605 04030201 00000000 feffffffffffffff 24232221 34333231"
     "4847464544434241 5857565554535251 0100000000000000 ffffffffffffffff"
 )
 
@@ -35,7 +42,6 @@ HEADERS = st.builds(
     flags=st.sampled_from([Flags.NONE, Flags.CHECKED, Flags.MORE, Flags.CHECKED | Flags.MORE]),
     layer=U16,
     session=U32,
-    epoch=U32,
     unit=I64,
     payload_bytes=U32,
     checksum=U32,

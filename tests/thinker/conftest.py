@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 import pytest
 import torch
+from prometheus_client import Counter
 from starlette.applications import Starlette
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
@@ -18,10 +19,11 @@ from websockets.typing import Subprotocol
 
 from protocol import messages as m
 from protocol.media import MediaUnit
-from protocol.session import ClientSession, Send
-from scripts.common import load_model
+from protocol.session import ClientProtocol, Send
 from shared.config import load_config
 from shared.models.family import AgentMedia, Family, StepDecision, UserUnit
+from shared.processes.model import load_model
+from thinker.report import Percentiles, ProcessMemory, Report, SessionCounts, UnitCounts
 from thinker.server.app import build_app, serve
 from thinker.units import AgentUnit, MediaSpec, UserSource
 
@@ -35,7 +37,7 @@ PATIENCE_S = 20.0  # of a test for the server; generous, since the machine may b
 
 @dataclasses.dataclass(kw_only=True, eq=False)
 class EchoSession:
-    session: int
+    number: int
     inbox: UserSource
     on_unit: Callable[[AgentUnit], None]
     on_end: Callable[[str], None]
@@ -46,7 +48,7 @@ class EchoSession:
 class EchoEngine:
     """Answers each user unit with itself: its sound, its last picture enlarged, its text if it can.
 
-    Whoever types is understood to greet.
+    Whoever types is understood to say hello.
     """
 
     def __init__(self) -> None:
@@ -58,7 +60,6 @@ class EchoEngine:
         self.open: list[EchoSession] = []
         self.opened = 0
         self.paints: np.ndarray | None = None  # shown instead of the user
-        self.warns = ""
         self._lock = threading.Lock()
 
     def open_session(
@@ -67,7 +68,7 @@ class EchoEngine:
         if len(self.open) >= self.slots:
             return None
         self.opened += 1
-        session = EchoSession(session=self.opened, inbox=inbox, on_unit=on_unit, on_end=on_end)
+        session = EchoSession(number=self.opened, inbox=inbox, on_unit=on_unit, on_end=on_end)
         self.open.append(session)
         return session
 
@@ -78,16 +79,32 @@ class EchoEngine:
     def wait_s(self, position: int) -> float | None:
         return None if self.waits_s is None else position * self.waits_s
 
-    def report(self) -> dict[str, object]:
-        return {
-            "units": {"emitted": self.opened, "late": 0, "dropped": 0},
-            "model_side_ms": {"p50": 90.5, "p99": None},
-            "stages_ms": {"encode": {"p50": 3.0, "p99": 4.0}, "solve": {"p50": 60.0, "p99": 70.0}},
-            "loop_ms": {"p50": None, "p99": None},
-            "deadline_ms": 160,
-            "realtime": True,
-            "link": "loopback",
-        }
+    def report(self) -> Report:
+        return Report(
+            units=UnitCounts(emitted=self.opened),
+            model_side_ms=Percentiles(p50=90.5, p99=99.0),
+            unit_interval_ms=Percentiles(),
+            solve_plus_exchange_ms=Percentiles(),
+            loop_ms=Percentiles(),
+            stages_ms={"encode": Percentiles(p50=3.0, p99=4.0), "solve": Percentiles(p50=60.0, p99=70.0)},
+            deadline_ms=160,
+            realtime=True,
+            slice_bytes=4096,
+            link="loopback",
+            pacing="eager",
+            sessions=SessionCounts(running=len(self.open), slots=self.slots),
+            rss_mb=ProcessMemory(),
+            restarts=0,
+            model="echo",
+            seed=0,
+            at=0.0,
+        )
+
+    def fail(self, reason: str) -> None:
+        """No session will ever run again."""
+        self.fault = reason
+        for session in self.open:
+            session.on_end(reason)
 
     async def tick(self, times: int = 1) -> None:
         """Make units of every session, on a thread as the model thread would."""
@@ -111,7 +128,6 @@ class EchoEngine:
                             speaking=bool(texts),
                             refused=tuple(text for text in user.texts if text not in texts),
                             heard="hello" if texts else "",
-                            warning=self.warns,
                         ),
                         media=AgentMedia(pcm=(user.pcm * 32_768).astype(np.int16), frames=frames),
                     )
@@ -124,18 +140,18 @@ class Client:
 
     def __init__(self, socket: ClientConnection, hello: m.Hello) -> None:
         self.socket = socket
-        self.session = ClientSession(hello)
+        self.session = ClientProtocol(hello)
         self.acks = True
         self.heard: list[str | bytes] = []
 
     async def say(self, message: m.ClientMessage) -> None:
         await self.socket.send(self.session.send(message))
 
-    async def greet(self) -> None:
-        await self.socket.send(self.session.greet())
+    async def send_hello(self) -> None:
+        await self.socket.send(self.session.hello())
 
     async def start(self) -> m.Ready:
-        await self.greet()
+        await self.send_hello()
         return await self.next(m.Ready)
 
     async def send_unit(self, pcm: np.ndarray | None = None, *frames: bytes) -> None:
@@ -196,7 +212,7 @@ class Server:
 
     def _is_coded(self) -> bool:
         session = self.engine.open[0]
-        outgoing = session.on_unit.__self__._machine.outgoing  # type: ignore[attr-defined]
+        outgoing = session.on_unit.__self__.protocol.outgoing  # type: ignore[attr-defined]
         return session.unit - 1 in {*outgoing._in_flight, *(unit.unit for unit in outgoing._waiting)}
 
     async def until(self, true: Callable[[], bool]) -> None:
@@ -220,11 +236,17 @@ async def running(engine: EchoEngine, **options: Any) -> AsyncIterator[Server]:
 
 
 @pytest.fixture(scope="session")
-def tiny_family() -> Iterator[Family[Any, Any]]:
+def tiny_family() -> Iterator[Family]:
     """The tiny model, whole."""
     threads = torch.get_num_threads()
     yield load_model(load_config("tiny"), "cpu")
     torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="session")
+def value() -> Callable[[Counter], float]:
+    """`value(counter)`: what a counter of the server stands at."""
+    return lambda counter: next(iter(counter.collect())).samples[0].value
 
 
 @pytest.fixture

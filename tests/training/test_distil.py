@@ -10,13 +10,13 @@ from torch import Tensor
 from shared.config import load_config
 from shared.models.layout import STEPS_PER_UNIT, Tower
 from shared.models.pocket.config import FRAMES_PER_UNIT, GESTURES, PocketConfig
-from shared.models.pocket.network import StreamerNetwork
+from shared.models.pocket.network.streamer import StreamerNetwork
 from shared.models.solver import euler, flow_times
 from shared.tables import from_table
 from training import files
 from training.distil import student_loss, train_distil, walk
 from training.loop import CHECKPOINT, TrainConfig
-from training.performer import Batch, Latents, noise_like, remember, velocity
+from training.performer import AgentBatch, Latents, noise_like, remember, velocity
 from training.recipes import DistilRecipe, load_recipe
 from training.sequence import Sequence, lay_sequence
 from training.tracks import Track
@@ -48,8 +48,8 @@ def teacher(config: PocketConfig) -> StreamerNetwork:
     return network
 
 
-def random_batch(config: PocketConfig) -> Batch:
-    return Batch(
+def random_batch(config: PocketConfig) -> AgentBatch:
+    return AgentBatch(
         picture=torch.randn(2, UNITS, config.picture_tokens, config.video.latent_dim),
         sound=torch.randn(2, UNITS, STEPS_PER_UNIT, config.audio.latent_dim),
         phones=torch.randint(0, 40, (2, UNITS, STEPS_PER_UNIT)),

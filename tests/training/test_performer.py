@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from shared.models.pocket.phones import SILENCE
+from shared.models.pocket.speech.phones import SILENCE
 from training.errors import TrainingError
 from training.performer import blurred, crop, even_pieces, random_pieces
 from training.tracks import Track

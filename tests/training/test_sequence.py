@@ -13,13 +13,14 @@ from shared.models.cache import KVCache
 from shared.models.layout import STEPS_PER_UNIT, KVBlock, Tower
 from shared.models.pocket.config import FRAMES_PER_UNIT, GESTURES, PocketConfig
 from shared.models.pocket.family import PocketFamily
-from shared.models.pocket.network import StreamerNetwork
+from shared.models.pocket.network.passes import Pass
+from shared.models.pocket.network.streamer import StreamerNetwork
+from shared.models.pocket.network.weights import PocketWeights
 from shared.models.pocket.state import PocketState
-from shared.models.pocket.weights import PocketWeights
 from shared.models.solver import unit_noise
 from shared.models.transformer import Attend
 from shared.tables import from_table
-from training.performer import Batch, remember, velocity, velocity_loss
+from training.performer import AgentBatch, remember, velocity, velocity_loss
 from training.sequence import Past, Sequence, lay_sequence, reader, writer
 
 UNITS = 11
@@ -102,7 +103,7 @@ def served(family: PocketFamily, units: int, tokens: tuple[Tensor, Tensor, Tenso
 @pytest.mark.parametrize("kv_heads", [1, 2, 4])
 @torch.no_grad()
 def test_the_masked_sequence_equals_the_cache(kv_heads: int) -> None:
-    config = tiny_config(transformer={"heads": 4, "kv_heads": kv_heads}, senses={"heads": 4})
+    config = tiny_config(transformer={"heads": 4, "kv_heads": kv_heads}, listener={"heads": 4})
     family = tiny_family(config)
     sequence = speaking(config)
     tokens = tokens_of(config, sequence)
@@ -132,12 +133,12 @@ def test_the_listening_tower_is_laid_out_likewise() -> None:
     layout, listener = family.layout, family.weights.network.listener
     sequence = lay_sequence(layout, Tower.LISTENING, UNITS)
     assert len(sequence.noisy_steps_Q) == 0
-    tokens = torch.randn(1, len(sequence.kept_steps_R), config.senses.dim)
+    tokens = torch.randn(1, len(sequence.kept_steps_R), config.listener.dim)
     expected = listener.run(tokens, sequence.kept_steps_R, writer(sequence, []))
     cache = KVCache(layout, config.transformer, dtype=torch.float32, device="cpu")
     made = [
         listener.run(
-            tokens.view(1, UNITS, -1, config.senses.dim)[:, unit],
+            tokens.view(1, UNITS, -1, config.listener.dim)[:, unit],
             layout.steps(KVBlock.STATE, unit, Tower.LISTENING),
             cache.attend(cache.writing(KVBlock.STATE, [0], [unit], Tower.LISTENING)),
         )
@@ -146,8 +147,8 @@ def test_the_listening_tower_is_laid_out_likewise() -> None:
     torch.testing.assert_close(torch.cat(made, dim=1), expected, atol=ROUNDING, rtol=1e-4)
 
 
-def random_batch(config: PocketConfig) -> Batch:
-    return Batch(
+def random_batch(config: PocketConfig) -> AgentBatch:
+    return AgentBatch(
         picture=torch.randn(1, UNITS, config.picture_tokens, config.video.latent_dim),
         sound=torch.randn(1, UNITS, STEPS_PER_UNIT, config.audio.latent_dim),
         phones=torch.randint(0, 40, (1, UNITS, STEPS_PER_UNIT)),
@@ -156,11 +157,11 @@ def random_batch(config: PocketConfig) -> Batch:
     )
 
 
-def write_slots(family: PocketFamily, state: PocketState, unit: int, batch: Batch) -> None:
+def write_slots(family: PocketFamily, state: PocketState, unit: int, batch: AgentBatch) -> None:
     network = family.weights.network
     words, phones = network.text_tokens(batch.words[:, unit], batch.phones[:, unit])
     gesture = network.gesture_token(batch.gestures[:, unit : unit + 1])
-    state.passes.write(KVBlock.STATE, [0], [unit], torch.cat([words, phones, gesture], dim=1))
+    state.passes.run(Pass.STATE, [0], [unit], torch.cat([words, phones, gesture], dim=1))
 
 
 def flat(picture: Tensor, sound: Tensor, unit: int) -> Tensor:

@@ -1,14 +1,25 @@
-"""How many sessions fit: from what each number of them cost when tried, and from how slow it is now."""
+"""Whether one more session can be held in real time, and how long those may have to wait that can't be yet.
+
+What each number of sessions cost when tried, how busy the pair is now, and how long sessions last.
+"""
 
 from __future__ import annotations
 
 import bisect
 import itertools
-from collections.abc import Sequence
+import statistics
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+from thinker.engine.timings import Timings
 
 KEPT_FREE = 0.2  # of a unit, for jitter, the media of the clients, and what else runs on the machine
 PRESUMED_SLOWER = 1.25  # than at warm-up, as long as nobody has measured it
+SAMPLE_EVERY_S = 1.0
+SETTLES_WITHIN_S = 1.0  # after a session came or left: what was measured meanwhile belongs to no number
+SAMPLES = 5  # of the load, that are looked back on
+ENDED_SESSIONS = 16  # whose lengths are known
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,3 +96,91 @@ class Admission:
             return ms[near] * sessions / self._sessions[near]
         less, more = self._sessions[at - 1], self._sessions[at]
         return ms[at - 1] + (sessions - less) / (more - less) * (ms[at] - ms[at - 1])
+
+
+class LoadMonitor:
+    """Compares what the pair works now with what it worked at warm-up, second by second.
+
+    A machine that is busy otherwise shows as slower work; a burst of less than half of the last samples
+    doesn't. What is known outlives a change of the number of sessions, but not a time without any.
+
+    Args:
+        timings: of all sessions.
+        busy_ms: what the busier process worked in a unit with so many sessions, at warm-up.
+        unit_ms: length of a unit.
+        now: seconds of the clock that the timings are of.
+    """
+
+    def __init__(
+        self,
+        timings: Timings,
+        *,
+        busy_ms: Callable[[int], float],
+        unit_ms: float,
+        now: Callable[[], float],
+    ) -> None:
+        self.share: float | None = None
+        """Of the last second, what the busier process worked; None when not known."""
+        self.slower: float | None = None
+        """How many times as long as at warm-up the work takes; None when not known."""
+        self._timings = timings
+        self._busy_ms = busy_ms
+        self._unit_ms = unit_ms
+        self._now = now
+        self._running = 0
+        self._settled_at = 0.0
+        self._sampled: tuple[float, float, float] | None = None
+        self._recent: deque[float] = deque(maxlen=SAMPLES)
+
+    def sample(self, running: int) -> None:
+        """To be called now and then, by the thread that writes the timings; `running` sessions are there."""
+        now = self._now()
+        if running != self._running:
+            self._running, self._settled_at = running, now + SETTLES_WITHIN_S
+            self._sampled = self.share = None
+            if not running:
+                self._recent.clear()
+                self.slower = None
+        if not running or now < self._settled_at:
+            return
+        if self._sampled is not None:
+            began_at, *began = self._sampled
+            if now - began_at < SAMPLE_EVERY_S:
+                return
+            worked = max(self._timings.thinker_busy_s - began[0], self._timings.performer_busy_s - began[1])
+            self._note(worked / (now - began_at))
+        self._sampled = now, self._timings.thinker_busy_s, self._timings.performer_busy_s
+
+    def _note(self, share: float) -> None:
+        self.share = share
+        self._recent.append(share * self._unit_ms / self._busy_ms(self._running))
+        self.slower = statistics.median(self._recent)
+
+
+class WaitEstimator:
+    """Estimates waits for a slot: sessions are expected to last as the last ones did."""
+
+    def __init__(self) -> None:
+        self._lasted: deque[float] = deque(maxlen=ENDED_SESSIONS)
+
+    def add(self, lasted_s: float) -> None:
+        """A session has ended."""
+        self._lasted.append(lasted_s)
+
+    def wait_s(self, position: int, ages: Sequence[float]) -> float | None:
+        """How long the `position`th of those that wait, 1 is next, may have to.
+
+        `ages` of those that run, in seconds. None before one has ended, and while none is there to end.
+        """
+        if not self._lasted or not ages:
+            return None
+        left = sorted(map(self._left_s, ages))
+        rounds, place = divmod(position - 1, len(left))
+        return left[place] + rounds * statistics.fmean(self._lasted)
+
+    def _left_s(self, age: float) -> float:
+        """What is left of a session: the mean of what was left of those that became so old.
+
+        One that is older than all of them may last as long again, as far as can be known.
+        """
+        return statistics.fmean([each - age for each in self._lasted if each > age] or self._lasted)

@@ -1,4 +1,4 @@
-"""The engine: the model thread, the link to the Performer, and the sessions that they serve."""
+"""The engine: the model thread, the links to other processes, and the sessions that they serve."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import dataclasses
 import logging
 import threading
 import time
-from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 
-from shared.clock import MonotonicClock
+from shared.clock import Clock, MonotonicClock, UnitClock
 from shared.devices import claim_core
 from shared.errors import LinkClosed, RuntimeFault
 from shared.links.base import LinkEnd
@@ -19,23 +17,24 @@ from shared.links.waiting import AnyOf, WakeEvent
 from shared.memory import rss_mb
 from shared.models.family import Family
 from shared.models.layout import KVBlock
-from thinker.engine.admission import Admission
-from thinker.engine.load_monitor import LoadMonitor
-from thinker.engine.pipeline import Counts, Pipeline, PipelineOptions
+from thinker.engine.admission import Admission, LoadMonitor, WaitEstimator
+from thinker.engine.pipeline import Pipeline, PipelineOptions
 from thinker.engine.running_session import RunningSession
-from thinker.engine.timings import Timings
-from thinker.engine.wait_estimator import WaitEstimator
+from thinker.engine.timings import STAGES, Counts, Timings
 from thinker.engine.warmup import warm_up
+from thinker.report import ProcessMemory, Report, SessionCounts, UnitCounts
 from thinker.units import AgentUnit, MediaSpec, UserSource
 
 log = logging.getLogger(__name__)
 
-MAX_TEXT = 20_000  # characters of what the agent said that the report keeps
-MAX_HEARD = 1_000  # of what it understood
+MAX_LATE_SHARE = 0.01  # of the units, with which real time is still held
 ONE_HOST_LINKS = ("shm", "loopback")
 
+Links = Mapping[str, LinkEnd]
+"""By the role of the process at the other end."""
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class EngineOptions:
     """How sessions are run."""
 
@@ -45,28 +44,26 @@ class EngineOptions:
     pipeline: PipelineOptions = dataclasses.field(default_factory=PipelineOptions)
 
 
-@dataclass(kw_only=True, slots=True, eq=False)
-class _Session:
-    session: int
-    source: UserSource
-    on_unit: Callable[[AgentUnit], None]
-    on_end: Callable[[str], None]
-
-
 class ThinkerEngine:
     """Keeps to `thinker.units.Engine`. `run` is the model thread; the rest is called from the event loop.
 
     Args:
         family: the model.
-        join: finds the Performer, for as long as it takes; None when told to stop before there was one.
+        join: finds the other processes, for as long as it takes; None when told to stop before all are there.
         options: see there.
+        clock: of all sessions.
     """
 
     def __init__(
-        self, family: Family[Any, Any], join: Callable[[], LinkEnd | None], options: EngineOptions
+        self,
+        family: Family,
+        join: Callable[[], Links | None],
+        options: EngineOptions,
+        clock: Clock | None = None,
     ) -> None:
         self.spec = MediaSpec(model=options.model, **dataclasses.asdict(family.media))
-        self.timings = Timings(one_host=True)
+        self._clock = clock or MonotonicClock()
+        self.timings = Timings(self._clock, one_host=True)
         self.counts = Counts()
         self._family = family
         self._join = join
@@ -74,15 +71,11 @@ class ThinkerEngine:
         self._options = options
         self._lock = threading.Lock()
         self._wake = WakeEvent()
-        self._asked: dict[int, _Session] = {}  # sessions that shall run; the model thread follows
-        self._seats: dict[int, RunningSession] = {}  # those that do
+        self._sessions: dict[int, RunningSession] = {}  # that shall run; the model thread follows
+        self._num_opened = 0
         self._admission: Admission | None = None
         self._load: LoadMonitor | None = None
-        self._num_sessions = 0
-        self._stays = WaitEstimator()
-        self._said: deque[str] = deque()
-        self._said_length = 0
-        self._heard: deque[dict[str, object]] = deque(maxlen=MAX_HEARD)
+        self._waits = WaitEstimator()
         self._stopping = False
         self._fault: str | None = None
 
@@ -98,31 +91,34 @@ class ThinkerEngine:
 
     def open_session(
         self, *, inbox: UserSource, on_unit: Callable[[AgentUnit], None], on_end: Callable[[str], None]
-    ) -> _Session | None:
+    ) -> RunningSession | None:
         """Take a slot, if one is free and another session can be held in real time."""
         with self._lock:
             if not self.ready or self._admission is None or self._load is None:
                 return None
-            if not self._admission.fits(len(self._asked), self._load.slower):
+            if not self._admission.fits(len(self._sessions), self._load.slower):
                 return None
-            self._num_sessions += 1
-            asked = _Session(session=self._num_sessions, source=inbox, on_unit=on_unit, on_end=on_end)
-            self._asked[asked.session] = asked
-            self._stays.begin(asked.session)
+            self._num_opened += 1
+            session = RunningSession(
+                number=self._num_opened, seed=self._options.seed, source=inbox, on_unit=on_unit,
+                on_end=on_end, clock=UnitClock(self.spec.unit_ms / 1000, self._clock),
+            )  # fmt: skip
+            self._sessions[session.number] = session
         self._wake.set()
-        return asked
+        return session
 
     def close_session(self, handle: object) -> None:
         """Free the slot if the session still holds it."""
         with self._lock:
-            if isinstance(handle, _Session) and self._asked.pop(handle.session, None) is not None:
-                self._stays.end(handle.session)
+            if isinstance(handle, RunningSession) and self._sessions.pop(handle.number, None) is not None:
+                self._waits.add(self._clock.now() - handle.opened_at)
         self._wake.set()
 
     def wait_s(self, position: int) -> float | None:
         """How long the `position`th of those that wait may have to, if sessions last as lately."""
         with self._lock:
-            return self._stays.wait_s(position)
+            now = self._clock.now()
+            return self._waits.wait_s(position, [now - each.opened_at for each in self._sessions.values()])
 
     def stop(self) -> None:
         """Let `run` return."""
@@ -130,7 +126,7 @@ class ThinkerEngine:
         self._wake.set()
 
     def run(self) -> None:
-        """The model thread: join the Performer, then serve until `stop` or until the Performer is gone."""
+        """The model thread: join the other processes, then serve until `stop` or the end of one of them."""
         try:
             with claim_core("thinker", self._options.pin):
                 self._run()
@@ -147,101 +143,90 @@ class ThinkerEngine:
             self._admission = None
 
     def _run(self) -> None:
-        link = self._join()
-        if link is not None:
-            with link:
-                self._serve(link)
+        links = self._join()
+        if links is not None:
+            with ExitStack() as stack:
+                for link in links.values():
+                    stack.enter_context(link)
+                self._serve(links["performer"])
 
     def _serve(self, link: LinkEnd) -> None:
         self._link_kind = link.kind
         self.timings.one_host = link.kind in ONE_HOST_LINKS
+        options, unit_ms = self._options.pipeline, self.spec.unit_ms
         pipeline = Pipeline(
-            family=self._family, link=link, memory=self._family.allocate(self._options.pipeline.slots),
-            clock=MonotonicClock(), wakeup=AnyOf(link.receiver, self._wake),
-            options=self._options.pipeline, timings=self.timings, counts=self.counts,
+            family=self._family, link=link, memory=self._family.allocate(options.slots), clock=self._clock,
+            wakeup=AnyOf(link.receiver, self._wake), options=options, timings=self.timings,
+            counts=self.counts,
         )  # fmt: skip
         costs = warm_up(pipeline, self.spec, stopping=lambda: self._stopping)
         if self._stopping:
             return
-        unit_ms, slots = self.spec.unit_ms, self._options.pipeline.slots
-        admission = Admission(unit_ms=unit_ms, slots=slots, costs=costs)
-        self._load = load = LoadMonitor(self.timings, busy_ms=admission.busy_ms, unit_ms=unit_ms)
+        admission = Admission(unit_ms=unit_ms, slots=options.slots, costs=costs)
+        self._load = load = LoadMonitor(
+            self.timings, busy_ms=admission.busy_ms, unit_ms=unit_ms, now=self._clock.now
+        )
         self._admission = admission
         log.info("ready for %d sessions", admission.most)
         while not self._stopping:
             self._wake.clear()
-            self._follow(pipeline)
-            load.look(len(self._seats))
+            self._open_and_close(pipeline)
+            load.sample(len(pipeline.sessions))
             pipeline.step()
 
-    def _follow(self, pipeline: Pipeline) -> None:
-        """Close and open what the event loop has asked for."""
+    def _open_and_close(self, pipeline: Pipeline) -> None:
+        """Do what the event loop has asked for."""
         with self._lock:
-            asked = dict(self._asked)
-        for number in self._seats.keys() - asked.keys():
-            pipeline.close(self._seats.pop(number))
-        for number in asked.keys() - self._seats.keys():
-            session = asked[number]
-            self._seats[number] = pipeline.open(
-                session=number, seed=self._options.seed, source=session.source, on_unit=self._emitter(session)
-            )
-
-    def _emitter(self, session: _Session) -> Callable[[AgentUnit], None]:
-        def emit(unit: AgentUnit) -> None:
-            with self._lock:
-                self._note(unit)
-            session.on_unit(unit)
-
-        return emit
-
-    def _note(self, unit: AgentUnit) -> None:
-        if unit.decision.heard:
-            self._heard.append({"request": unit.decision.heard, "unit": unit.unit})
-        if unit.decision.text:
-            self._said.append(unit.decision.text)
-            self._said_length += len(unit.decision.text)
-            while self._said_length > MAX_TEXT:
-                self._said_length -= len(self._said.popleft())
+            wanted = list(self._sessions.values())
+        for session in [each for each in pipeline.sessions if each not in wanted]:
+            pipeline.close(session)
+        for session in wanted:
+            if session not in pipeline.sessions:
+                pipeline.open(session)
 
     def _fail(self, reason: str) -> None:
         log.error("%s", reason)
         self._fault = reason
         with self._lock:
-            sessions, self._asked = list(self._asked.values()), {}
+            sessions, self._sessions = list(self._sessions.values()), {}
         for session in sessions:
             session.on_end(reason)
 
-    def report(self) -> dict[str, object]:
-        """The fields of the report that the Thinker knows."""
-        summary = self.timings.summary()
-        counts = self.counts
-        late_share = counts.late / max(1, counts.emitted)
+    def report(self) -> Report:
+        """What the Thinker measured. Nothing that anyone said is in it, or kept anywhere else."""
+        counts, measured = self.counts, self.timings.percentiles
         admission, load = self._admission, self._load
-        with self._lock:
-            text, heard, running = "".join(self._said).strip(), list(self._heard), len(self._asked)
-        return {
-            "units": {"emitted": counts.emitted, "late": counts.late, "dropped": counts.dropped},
-            **summary,
-            "deadline_ms": self.spec.unit_ms,
-            "realtime": counts.emitted > 0
+        return Report(
+            units=UnitCounts(emitted=counts.emitted, late=counts.late, dropped=counts.dropped),
+            model_side_ms=measured("model_side"),
+            unit_interval_ms=measured("unit_interval"),
+            solve_plus_exchange_ms=measured("solve_plus_exchange"),
+            loop_ms=measured("loop"),
+            stages_ms={name: measured(name) for name in STAGES},
+            deadline_ms=self.spec.unit_ms,
+            realtime=self._realtime(),
+            slice_bytes=max(map(self._family.slice_bytes, KVBlock)),
+            link=self._link_kind,
+            pacing=self._options.pipeline.pacing.value,
+            sessions=SessionCounts(
+                running=len(self._sessions),
+                slots=self._options.pipeline.slots,
+                fit=None if admission is None else admission.most,
+                load=None if load is None else load.share,
+                slower=None if load is None else load.slower,
+            ),
+            rss_mb=ProcessMemory(thinker=rss_mb()),
+            restarts=0,
+            model=self._options.model,
+            seed=self._options.seed,
+            at=time.time(),
+        )
+
+    def _realtime(self) -> bool:
+        counts = self.counts
+        return (
+            counts.emitted > 0
             and self.timings.stages.percentile_ms("loop", 99) < self.spec.unit_ms
-            and late_share < 0.01
-            and not counts.dropped,
-            "slice_bytes": max(self._family.slice_bytes(block) for block in KVBlock),
-            "link": self._link_kind,
-            "pacing": self._options.pipeline.pacing.value,
-            "sessions": {
-                "running": running,
-                "slots": self._options.pipeline.slots,
-                "fit": None if admission is None else admission.most,
-                "load": None if load is None else load.share,
-                "slower": None if load is None else load.slower,
-            },
-            "rss_mb": {"thinker": rss_mb(), "performer": None},
-            "restarts": 0,
-            "text": text,
-            "heard": heard,
-            "model": self._options.model,
-            "seed": self._options.seed,
-            "at": time.time(),
-        }
+            and counts.late < MAX_LATE_SHARE * counts.emitted
+            and not counts.dropped
+        )

@@ -1,58 +1,51 @@
-"""All sessions' way through the pair: does what the schedule says, one step at a time (design section 3)."""
+"""All sessions' way through the pair: does what the schedule says, one step at a time."""
 
 from __future__ import annotations
 
 import itertools
 import logging
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
-from shared.chunking import ChunkMode, Rememberer
-from shared.clock import Clock, UnitClock, UnpacedClock, Wakeup
+from shared.chunking import ChunkMode
+from shared.clock import Clock, UnitClock, Wakeup
 from shared.errors import LinkTimeout
 from shared.links.base import LinkEnd
 from shared.models.family import Family
 from shared.models.layout import KVBlock
-from shared.slices import Flags, Kind, SliceHeader
-from thinker.engine.phases import Phases
-from thinker.engine.running_session import Action, Asked, Encoded, Pacing, RunningSession, Solved
-from thinker.engine.schedule import next_task
+from shared.slices import Flags, SliceHeader
+from thinker.engine.running_session import Action, Pacing, PendingUnit, RunningSession
+from thinker.engine.scheduler import Phases, next_task
 from thinker.engine.slice_sender import SliceSender
-from thinker.engine.timings import Timings
-from thinker.units import AgentUnit, UserSource
+from thinker.engine.timings import PACK, Counts, Timings
+from thinker.units import AgentUnit
 
 log = logging.getLogger(__name__)
 
 MAX_BEHIND_UNITS = 4  # a loop that is further behind gives up units instead of chasing them
 LOOK_EVERY_S = 0.004  # while a unit of the user is awaited
 
-
-@dataclass(slots=True)
-class Counts:
-    """Units of all sessions since the Thinker started."""
-
-    emitted: int = 0
-    late: int = 0
-    dropped: int = 0
+Sessions = Sequence[RunningSession]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PipelineOptions:
-    """How sessions are run: how many there is room for, in how many phases, and what is waited for.
+    """How sessions are run.
 
-    A Performer that takes longer than `solve_timeout_s` for a unit is taken for stuck.
+    `slots`: sessions that there is room for, in `phases` phases of the unit. `pacing`: when a solved unit is
+    decoded. `chunk_mode`: how KV slices travel. A Performer that takes longer than `solve_timeout_s` for a
+    unit is taken for stuck. `checked`: slices carry a checksum.
     """
 
     slots: int = 1
     phases: int = 1
     pacing: Pacing = Pacing.EAGER
-    exchange: ChunkMode = ChunkMode.AUTO
-    rememberer: Rememberer = Rememberer.THINKER
+    chunk_mode: ChunkMode = ChunkMode.AUTO
     solve_timeout_s: float = 10.0
     checked: bool = False
 
@@ -66,7 +59,7 @@ class PipelineOptions:
 class Pipeline:
     """The sessions that run. `step` does one thing and returns; the caller owns thread and loop."""
 
-    family: Family[Any, Any]
+    family: Family
     link: LinkEnd
     memory: Any
     clock: Clock
@@ -75,213 +68,204 @@ class Pipeline:
     timings: Timings
     counts: Counts
     on_latents: Callable[[RunningSession, int, Tensor], None] | None = None  # for tests and recordings
-    seats: list[RunningSession] = field(init=False, default_factory=list)
+    sessions: list[RunningSession] = field(init=False, default_factory=list)
     _sender: SliceSender = field(init=False)
     _phases: Phases = field(init=False)
-    _flat_out: bool = field(init=False)
     _returned: list[tuple[SliceHeader, Tensor]] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
-        options, unit_s = self.options, self.family.media.unit_ms / 1000
+        options = self.options
         self._sender = SliceSender(
-            self.family, self.link.sender, exchange=options.exchange, checked=options.checked,
+            self.family, self.link.sender, chunk_mode=options.chunk_mode, checked=options.checked,
             within_s=options.solve_timeout_s,
         )  # fmt: skip
-        self._phases = Phases(options.phases, unit_s, options.room)
-        self._flat_out = isinstance(self.clock, UnpacedClock)
+        self._phases = Phases(options.phases, self.family.media.unit_ms / 1000, options.room)
 
-    def open(
-        self, *, session: int, seed: int, source: UserSource, on_unit: Callable[[AgentUnit], None]
-    ) -> RunningSession:
+    def unit_clock(self) -> UnitClock:
+        """Ticks for a session of this pipeline."""
+        return UnitClock(self.family.media.unit_ms / 1000, self.clock)
+
+    def open(self, session: RunningSession) -> None:
         """Begin a session on both sides, in a free slot; its ticks begin with the user's first unit."""
-        taken = {seat.slot for seat in self.seats}
-        slot = next(slot for slot in itertools.count() if slot not in taken)
-        assert slot < self.options.slots, "no slot is free"
-        clock = UnitClock(self.family.media.unit_ms / 1000, self.clock)
-        clock.start()
-        seat = RunningSession(
-            session=session, slot=slot, source=source, on_unit=on_unit, clock=clock,
-            pacing=self.options.pacing, state=self.family.init_state(self.memory, slot, seed),
-            unpaced=self._flat_out, remembers=self.options.rememberer is Rememberer.THINKER,
-        )  # fmt: skip
-        self._sender.begin(session, slot, seed)
-        self.seats.append(seat)
-        self.seats.sort(key=lambda each: each.slot)  # neighbours in the cache are neighbours in a batch
-        return seat
+        taken = {each.slot for each in self.sessions}
+        session.slot = next(slot for slot in itertools.count() if slot not in taken)
+        assert session.slot < self.options.slots, "no slot is free"
+        session.pacing = self.options.pacing
+        session.clock.start()
+        session.state = self.family.init_state(self.memory, session.slot, session.seed)
+        self._sender.begin(session)
+        self.sessions.append(session)
+        self.sessions.sort(key=lambda each: each.slot)  # neighbours in the cache are neighbours in a batch
 
-    def close(self, seat: RunningSession) -> None:
-        """End a session; its slot is free at once."""
-        self.seats.remove(seat)
-        self._sender.end(seat)
+    def close(self, session: RunningSession) -> None:
+        """End a session: both sides forget it, and its slot is free at once."""
+        self.sessions.remove(session)
+        self._sender.end(session)
+        self.family.end_state(session.state)
 
     def step(self) -> None:
         """Take what has come, then do the most urgent thing, or wait for the link or the next tick."""
         self.collect()
-        for seat in self.seats:
-            self._place(seat)
-        action, seats = next_task(self.seats)
+        for session in self.sessions:
+            self._place(session)
+        action, sessions = next_task(self.sessions)
         match action:
             case Action.ENCODE | Action.ENCODE_AHEAD:
-                self._encode(seats)
+                self._encode(sessions)
             case Action.STATE:
-                self._state_pass(seats)
+                self._state_pass(sessions)
             case Action.DECODE:
-                self._decode(seats)
+                self._decode(sessions)
             case Action.COMMIT | Action.COMMIT_AHEAD:
-                self._remember(seats)
+                self._commit(sessions)
             case Action.WAIT:
                 self._wait()
 
-    def _place(self, seat: RunningSession) -> None:
-        """Give a session its phase once the user's first unit is there: from then on units come in time."""
-        if seat.phase is not None or seat.awaits_user():
-            return
-        now = self.clock.now()
-        taken = [other.phase for other in self.seats if other.phase is not None]
-        seat.phase, first_tick = self._phases.place(now, taken)
-        seat.clock.start(first_tick)
-        seat.complete_before_tick_s = first_tick - now
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is under way at the Performer."""
+        return all(session.solving is None for session in self.sessions)
 
     def collect(self) -> None:
         """Take latents off the link; those of a batch are handed on together."""
         while (message := self.link.receiver.poll()) is not None:
             header, payload = message
-            if header.kind is Kind.COMMIT:
-                self._append(header, payload)
-            else:
-                self._returned.append((header, payload.view(torch.float32).clone()))
+            self._returned.append((header, payload.view(torch.float32).clone()))
             self.link.receiver.release()
-            if self._returned and not header.flags & Flags.MORE:
+            if not header.flags & Flags.MORE:
                 batch, self._returned = self._returned, []
-                self._take_back(batch, time.monotonic_ns())
+                self._take_back(batch)
 
-    def _append(self, header: SliceHeader, payload: Tensor) -> None:
-        """Take in the Performer's own pass over what it has made."""
-        for seat in self.seats:
-            if seat.session == header.session:
-                began = time.monotonic()
-                self.family.import_kv(seat.state, KVBlock.COMMIT, header.unit, payload)
-                self.timings.remembered(header, seat, time.monotonic() - began)
-                seat.unremembered = None
-
-    def _take_back(self, batch: list[tuple[SliceHeader, Tensor]], returned_ns: int) -> None:
-        by_number = {seat.session: seat for seat in self.seats}
+    def _take_back(self, batch: list[tuple[SliceHeader, Tensor]]) -> None:
+        by_number = {session.number: session for session in self.sessions}
         came = [
             (header, latents, by_number[header.session])
             for header, latents in batch
             if header.session in by_number  # others were closed meanwhile
         ]
         if came:
-            headers, _, seats = zip(*came, strict=True)
-            self.timings.exchanged(headers, seats, returned_ns)
-        for header, latents, seat in came:
-            assert header.unit == seat.solving, f"latents of unit {header.unit}, not {seat.solving}"
-            seat.solving, seat.returned_ns = None, returned_ns
+            headers, _, sessions = zip(*came, strict=True)
+            self.timings.returned(headers, sessions)
+        for header, latents, session in came:
+            pending, session.solving = session.solving, None
+            assert pending is not None, f"latents of unit {header.unit}, and nothing is being solved"
+            assert header.unit == pending.unit, f"latents of unit {header.unit}, not {pending.unit}"
             if self.on_latents is not None:
-                self.on_latents(seat, header.unit, latents)
-            if seat.clock.behind_s(header.unit + 1) > 0 and not self._flat_out:
-                self.counts.late += 1
-            solved = Solved(unit=header.unit, latents=latents)
-            seat.undecoded.append(solved)
-            seat.unremembered = solved
+                self.on_latents(session, header.unit, latents)
+            self.counts.late += session.clock.behind_s(header.unit + 1) > 0
+            pending.latents = latents
+            session.undecoded.append(pending)
+            session.uncommitted = pending
 
-    @property
-    def idle(self) -> bool:
-        """Whether nothing is under way at the Performer."""
-        return all(
-            seat.solving is None and (seat.remembers or seat.unremembered is None) for seat in self.seats
-        )
+    def _place(self, session: RunningSession) -> None:
+        """Give a session its phase once the user's first unit is there: from then on units come in time."""
+        if session.phase is not None or session.awaits_user():
+            return
+        now = self.clock.now()
+        taken = [other.phase for other in self.sessions if other.phase is not None]
+        session.phase, first_tick = self._phases.place(now, taken)
+        session.clock.start(first_tick)
+        session.complete_before_tick_s = first_tick - now if self.clock.paced else 0.0
 
-    def _encode(self, seats: Sequence[RunningSession]) -> None:
-        users, complete_at = [], []
-        for seat in seats:
-            if not self._flat_out:
-                self._give_up_lost_time(seat)
-            # From here the unit is complete: on the clock at or before its tick, flat out at this moment.
-            tick = time.monotonic() if self._flat_out else seat.clock.deadline(seat.unit)
-            complete_at.append(tick - (0.0 if self._flat_out else seat.complete_before_tick_s))
-            users.append(seat.source.take())
-        with self.timings.stage("encode", seats):
-            tokens_BTC = self.family.encode([seat.state for seat in seats], users)
-        for row, seat in enumerate(seats):
-            seat.encoded = Encoded(
-                user=users[row], tokens=tokens_BTC[row : row + 1], complete_at=complete_at[row]
+    def _encode(self, sessions: Sessions) -> None:
+        for session in sessions:
+            self._give_up_lost_time(session)
+        pending = [
+            PendingUnit(
+                unit=session.unit,
+                complete_at=session.clock.tick(session.unit) - session.complete_before_tick_s,
+                user=session.source.take(),
             )
+            for session in sessions
+        ]
+        with self.timings.stage("encode", sessions):
+            users = [each.user for each in pending]
+            tokens_BTC = self.family.encode([session.state for session in sessions], users)
+        for row, (session, each) in enumerate(zip(sessions, pending, strict=True)):
+            each.tokens = tokens_BTC[row : row + 1]
+            session.encoded = each
 
-    def _give_up_lost_time(self, seat: RunningSession) -> None:
-        behind = int(seat.clock.behind_s(seat.unit) / seat.clock.unit_s)
+    def _give_up_lost_time(self, session: RunningSession) -> None:
+        behind = int(session.clock.behind_s(session.unit) / session.clock.unit_s)
         if behind > MAX_BEHIND_UNITS:
-            log.warning("session %d: %d units behind, giving them up", seat.session, behind)
-            seat.clock.skip(behind)
+            log.warning("session %d: %d units behind, giving them up", session.number, behind)
+            session.clock.skip(behind)
             self.counts.dropped += behind
 
-    def _state_pass(self, seats: Sequence[RunningSession]) -> None:
-        encoded = [seat.encoded for seat in seats if seat.encoded is not None]
-        assert len(encoded) == len(seats)
-        units = [seat.unit for seat in seats]
-        with self.timings.stage("state", seats):
+    def _state_pass(self, sessions: Sessions) -> None:
+        pending = _all(session.encoded for session in sessions)
+        units = [each.unit for each in pending]
+        with self.timings.stage("state", sessions):
             decisions = self.family.state_pass(
-                [seat.state for seat in seats],
+                [session.state for session in sessions],
                 units,
-                [each.user for each in encoded],
-                torch.cat([each.tokens for each in encoded]),
-                self._sender.along(KVBlock.STATE, seats, units),
+                [each.user for each in pending],
+                torch.cat(_all(each.tokens for each in pending)),
+                self._sender.along(KVBlock.STATE, sessions, units),
             )
-        sent_ns, seconds = self._sender.after(KVBlock.STATE, seats, units)
-        self.timings.packed(seconds)
-        for seat, each, decision in zip(seats, encoded, decisions, strict=True):
-            if decision.warning:
-                log.warning("session %d: %s", seat.session, decision.warning)
-            seat.asked[seat.unit] = Asked(user=each.user, complete_at=each.complete_at, decision=decision)
-            seat.sent_ns = sent_ns
-            seat.solving, seat.encoded = seat.unit, None
-            seat.unit += 1
+        sent_at = self.clock.now()
+        with self.timings.stage(PACK, ()):
+            self._sender.after(KVBlock.STATE, sessions, units)
+        for session, each, decision in zip(sessions, pending, decisions, strict=True):
+            each.decision, each.tokens = decision, None
+            session.sent_at = sent_at
+            session.solving, session.encoded = each, None
+            session.unit += 1
 
-    def _decode(self, seats: Sequence[RunningSession]) -> None:
-        solved = [seat.undecoded.popleft() for seat in seats]
-        with self.timings.stage("decode", seats):
-            made = self.family.decode([seat.state for seat in seats], [each.latents for each in solved])
-        for seat, each, media in zip(seats, solved, made, strict=True):
-            asked = seat.asked.pop(each.unit)
-            self.timings.emitted(seat, asked.complete_at)
+    def _decode(self, sessions: Sessions) -> None:
+        pending = [session.undecoded.popleft() for session in sessions]
+        with self.timings.stage("decode", sessions):
+            latents = _all(each.latents for each in pending)
+            made = self.family.decode([session.state for session in sessions], latents)
+        for session, each, media in zip(sessions, pending, made, strict=True):
+            assert each.decision is not None
+            self.timings.emitted(session, each.complete_at)
             self.counts.emitted += 1
-            seat.on_unit(
-                AgentUnit(unit=each.unit, epoch=asked.user.epoch, decision=asked.decision, media=media)
+            session.on_unit(
+                AgentUnit(unit=each.unit, epoch=each.user.epoch, decision=each.decision, media=media)
             )
 
-    def _remember(self, seats: Sequence[RunningSession]) -> None:
-        solved = [seat.unremembered for seat in seats if seat.unremembered is not None]
-        assert len(solved) == len(seats)
-        units = [each.unit for each in solved]
-        with self.timings.stage("remember", seats):
+    def _commit(self, sessions: Sessions) -> None:
+        pending = _all(session.uncommitted for session in sessions)
+        units = [each.unit for each in pending]
+        with self.timings.stage("remember", sessions):
             self.family.commit(
-                [seat.state for seat in seats],
+                [session.state for session in sessions],
                 units,
-                [each.latents for each in solved],
-                self._sender.along(KVBlock.COMMIT, seats, units),
+                _all(each.latents for each in pending),
+                self._sender.along(KVBlock.COMMIT, sessions, units),
             )
-        _, seconds = self._sender.after(KVBlock.COMMIT, seats, units)
-        self.timings.packed(seconds)
-        for seat in seats:
-            seat.unremembered = None
+        with self.timings.stage(PACK, ()):
+            self._sender.after(KVBlock.COMMIT, sessions, units)
+        for session in sessions:
+            session.uncommitted = None
 
     def _wait(self) -> None:
         """Until latents come, a session opens or closes, a tick comes or a user's unit may be there."""
-        moments = [self._look_again_at(seat) for seat in self.seats]
+        moments = [self._look_again_at(session) for session in self.sessions]
         to_come = [moment for moment in moments if moment is not None]
         if to_come:
             self.clock.wait_until(min(to_come), self.wakeup)
-        elif not self.wakeup.wait(self.options.solve_timeout_s if self.seats else None) and self.seats:
-            seat = min(self.seats, key=lambda each: each.sent_ns)  # only latents are missing
+        elif not self.wakeup.wait(self.options.solve_timeout_s if self.sessions else None) and self.sessions:
+            session = min(self.sessions, key=lambda each: each.sent_at)  # only latents are missing
+            assert session.solving is not None
             raise LinkTimeout(
-                f"the performer sent no latents of unit {seat.solving} of session {seat.session} within "
-                f"{self.options.solve_timeout_s:g} s"
+                f"the performer sent no latents of unit {session.solving.unit} of session {session.number} "
+                f"within {self.options.solve_timeout_s:g} s"
             )
 
-    def _look_again_at(self, seat: RunningSession) -> float | None:
-        if (tick := seat.next_tick()) is not None:
+    def _look_again_at(self, session: RunningSession) -> float | None:
+        if (tick := session.next_tick()) is not None:
             return tick
-        if seat.phase is None or seat.awaits_user():
+        if session.phase is None or session.awaits_user():
             return self.clock.now() + LOOK_EVERY_S
         # Else its tick came after the schedule was made.
-        return None if seat.awaits_performer else self.clock.now()
+        return None if session.solving is not None else self.clock.now()
+
+
+def _all(found: Iterable[T | None]) -> list[T]:
+    """What every session of a batch has by now."""
+    each = list(found)
+    there = [one for one in each if one is not None]
+    assert len(there) == len(each), "a session takes part in a stage that it isn't ready for"
+    return there

@@ -1,7 +1,7 @@
-"""One session's way through the pair: what of it is under way, and what could be done next.
+"""One session in the engine, and its units on their way through the pair.
 
     tick k    encode u_k, state pass k, send its slice
-    y_k here  decode, emit; then remember y_k and send that slice, in the idle time before tick k + 1
+    y_k here  decode, emit; then commit y_k and send that slice, in the idle time before tick k + 1
 
 Tick 0 is the moment at which the user's first unit is there, or the next one of the session's phase, so that
 the others come just before their ticks. No tensor is touched here.
@@ -48,60 +48,56 @@ class Action(enum.IntEnum):
     WAIT = 6
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Encoded:
-    """A unit of the user, between encoding and state pass; `tokens` [1, T, C]."""
-
-    user: UserUnit
-    tokens: Tensor
-    complete_at: float
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
-    """What is known of a unit between its state pass and its emission."""
-
-    user: UserUnit
-    complete_at: float
-    decision: StepDecision
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Solved:
-    """Latents that came back."""
+@dataclass(kw_only=True, slots=True, eq=False)
+class PendingUnit:
+    """A unit from its encoding until it is decoded and committed; each stage adds what it made."""
 
     unit: int
-    latents: Tensor
+    user: UserUnit
+    complete_at: float
+    """When the user's unit was complete, in seconds of the session's clock."""
+    tokens: Tensor | None = None
+    """[1, T, C], of the encoding."""
+    decision: StepDecision | None = None
+    """Of the state pass."""
+    latents: Tensor | None = None
+    """Of the solve."""
 
 
 @dataclass(kw_only=True, eq=False)
 class RunningSession:
-    """A session. The pipeline does the work and moves these fields on; `next_action` is the policy."""
+    """A session from the moment that it is let in until it has ended.
 
-    session: int
-    slot: int
+    The event loop makes it, the model thread fills in `slot` and `state` when it begins. The pipeline does
+    the work and moves the rest on; `next_action` is the policy for one session.
+    """
+
+    number: int
     source: UserSource
     on_unit: Callable[[AgentUnit], None]
     clock: UnitClock
-    pacing: Pacing
-    state: Any
-    remembers: bool = True  # or the Performer does
-    unpaced: bool = False  # every tick is due at once (benches): no unit can be late or given up
+    on_end: Callable[[str], None] = lambda _: None
+    seed: int = 0
+    pacing: Pacing = Pacing.EAGER
+    slot: int = -1
+    state: Any = None
     phase: int | None = None  # from the user's first unit on
     unit: int = 0  # the next state pass
     complete_before_tick_s: float = 0.0  # how long a unit of the user waits for the tick of its phase
-    encoded: Encoded | None = None
-    solving: int | None = None
-    sent_ns: int = 0
-    returned_ns: int = 0
-    undecoded: deque[Solved] = field(default_factory=deque)
-    unremembered: Solved | None = None
-    asked: dict[int, Asked] = field(default_factory=dict)
-    parts: dict[str, float] = field(default_factory=dict)  # seconds of the stages of the unit under way
+    encoded: PendingUnit | None = None
+    solving: PendingUnit | None = None
+    undecoded: deque[PendingUnit] = field(default_factory=deque)
+    uncommitted: PendingUnit | None = None
+    sent_at: float = 0.0  # the last state slice
     last_emitted: float | None = None
+    opened_at: float = field(init=False)
+    stage_s: dict[str, float] = field(default_factory=dict)  # what the stages of the unit under way took
+
+    def __post_init__(self) -> None:
+        self.opened_at = self.clock.clock.now()
 
     @property
-    def clogged(self) -> bool:
+    def backlogged(self) -> bool:
         """Whether so much waits to be decoded that the next unit must wait too."""
         return len(self.undecoded) >= MAX_UNDECODED
 
@@ -109,29 +105,24 @@ class RunningSession:
         """The order of work when several things could be done; no new unit is begun while `held`."""
         due = self.clock.due(self.unit) and not self.awaits_user() and not held
         free = due and self.solving is None
-        to_remember = self.unremembered is not None and self.remembers
+        to_commit = self.uncommitted is not None
         possible = {
             Action.ENCODE: free and self.encoded is None,
-            Action.COMMIT: free and to_remember,
-            Action.STATE: free and self.unremembered is None,
+            Action.COMMIT: free and to_commit,
+            Action.STATE: free,
             Action.DECODE: bool(self.undecoded) and self._may_decode(),
-            Action.COMMIT_AHEAD: to_remember,
+            Action.COMMIT_AHEAD: to_commit,
             Action.ENCODE_AHEAD: due and self.encoded is None,
         }
         return next((action for action, is_possible in possible.items() if is_possible), Action.WAIT)
 
     def awaits_user(self) -> bool:
         """Whether the unit whose tick has come should be there, isn't yet, and time can be spared for it."""
-        seated = self.phase is not None
-        if self.unpaced or self.encoded is not None or (seated and self.unit == 0):
+        placed = self.phase is not None
+        if not self.clock.paced or self.encoded is not None or (placed and self.unit == 0):
             return False
-        within_s = LATE_WITHIN_S if seated else FIRST_WITHIN_S
+        within_s = LATE_WITHIN_S if placed else FIRST_WITHIN_S
         return self.clock.behind_s(self.unit) < within_s and self.source.lacking()
-
-    @property
-    def awaits_performer(self) -> bool:
-        """Whether something that the next unit needs is still to come from the Performer."""
-        return self.solving is not None or (self.unremembered is not None and not self.remembers)
 
     def next_tick(self) -> float | None:
         """When waiting for it makes sense: the moment of the next tick, if it is still to come."""

@@ -16,8 +16,9 @@ import numpy as np
 from shared.clock import UnpacedClock
 from shared.models.family import UserUnit
 from thinker.engine.admission import Cost
-from thinker.engine.pipeline import Counts, Pipeline
-from thinker.engine.timings import LOOP, Timings
+from thinker.engine.pipeline import Pipeline
+from thinker.engine.running_session import RunningSession
+from thinker.engine.timings import LOOP, Counts, Timings
 from thinker.units import MediaSpec
 
 UNITS = 12  # that one session is run for
@@ -64,24 +65,26 @@ def _run(
     model: Pipeline, spec: MediaSpec, numbers: list[int], enough_at: float, stopping: Callable[[], bool]
 ) -> Cost:
     """What a unit of the sessions with these numbers costs: the median, so that a burst of else doesn't."""
-    sessions, counts = len(numbers), Counts()
-    # Room for these alone, so that they are spread over the phases as a full house is.
+    sessions, counts, clock = len(numbers), Counts(), UnpacedClock()
+    # Room for these alone, so that they are spread over the phases as when all slots are taken.
     options = replace(model.options, slots=sessions)
-    pipeline = replace(model, clock=UnpacedClock(), options=options, counts=counts)
-    seats = [
-        pipeline.open(session=number, seed=0, source=Silence(spec), on_unit=lambda _: None)
-        for number in numbers
-    ]
+    pipeline = replace(model, clock=clock, options=options, counts=counts)
+    for number in numbers:
+        pipeline.open(
+            RunningSession(
+                number=number, source=Silence(spec), on_unit=lambda _: None, clock=pipeline.unit_clock()
+            )
+        )
     costs: list[Cost] = []
     while len(costs) < FIRST_UNITS + (UNITS if sessions == 1 else BATCH_UNITS):
-        pipeline.timings = Timings(one_host=model.timings.one_host)
+        pipeline.timings = Timings(clock, one_host=model.timings.one_host)
         while counts.emitted < (len(costs) + 1) * sessions and not stopping():
             pipeline.step()
         costs.append(_cost(sessions, pipeline.timings))
         if stopping() or (len(costs) > FIRST_UNITS and time.monotonic() > enough_at):
             break
-    for seat in seats:
-        pipeline.close(seat)
+    for session in list(pipeline.sessions):
+        pipeline.close(session)
     return _middle(costs[FIRST_UNITS:] or costs)
 
 

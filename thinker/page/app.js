@@ -99,7 +99,6 @@ class App {
       type: 'ack',
       unit: unit.unit,
       played_pts: this.playout.positionUs,
-      buffered_ms: bufferedMs,
       underruns,
     });
     this.ui.latency.set('buffered', `${Math.round(bufferedMs)} ms`);

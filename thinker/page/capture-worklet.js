@@ -1,4 +1,4 @@
-// Audio thread: the microphone at the sound card's rate → units of PCM16. It also beats the time for the
+// Audio thread: the microphone at the sound card's rate → units of PCM16. It also keeps the time of the
 // camera and, without a microphone, for units that hold no sound: this clock is never throttled.
 
 import { Resampler } from './resample.js';

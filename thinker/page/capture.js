@@ -49,9 +49,9 @@ export class Capture {
     if (!track.enabled || track.readyState === 'ended') return;
     const scale = Math.max(canvas.width / video.videoWidth, canvas.height / video.videoHeight);
     const [width, height] = [video.videoWidth * scale, video.videoHeight * scale];
-    const brush = canvas.getContext('2d', { alpha: false });
-    brush.imageSmoothingQuality = 'high';
-    brush.drawImage(video, (canvas.width - width) / 2, (canvas.height - height) / 2, width, height);
+    const context = canvas.getContext('2d', { alpha: false });
+    context.imageSmoothingQuality = 'high';
+    context.drawImage(video, (canvas.width - width) / 2, (canvas.height - height) / 2, width, height);
     this.frames.push(new Promise((resolve) => canvas.toBlob(resolve, 'image/jpeg', JPEG_QUALITY)));
   }
 

@@ -1,6 +1,6 @@
 // One session over one WebSocket: hello, numbering of the user's units, epochs, pings.
 
-import { Kind, SUBPROTOCOL, decodeUnit, encodeUnit } from './protocol.js';
+import { MediaKind, SUBPROTOCOL, decodeUnit, encodeUnit } from './protocol.js';
 
 const PING_EVERY_MS = 2000;
 const MAX_UNANSWERED = 4; // pings without anything heard: a dead line often shows no error for minutes
@@ -65,7 +65,7 @@ export class Connection {
   }
 
   #media(unit) {
-    if (unit.kind !== Kind.AGENT) return;
+    if (unit.kind !== MediaKind.AGENT) return;
     const stale = unit.epoch < this.epoch;
     this.epoch = Math.max(this.epoch, unit.epoch);
     this.on.unit(unit, stale);

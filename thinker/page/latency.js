@@ -1,9 +1,9 @@
-// The live latency picture: one bar for the way from the user's unit to the agent's, against the unit's length.
+// The live latency chart: one bar for the way from the user's unit to the agent's, against the unit's length.
 
 const STAGES = ['encode', 'state', 'send', 'append', 'solve', 'return', 'decode']; // in order of time
 const BESIDE = ['remember']; // done in the idle time, not on the way
 
-export class LatencyPicture {
+export class LatencyChart {
   /** @param {HTMLElement} root with the parts of index.html */
   constructor(root) {
     this.bar = root.querySelector('.latency-bar');

@@ -1,6 +1,6 @@
 // The agent's side: sound is the master clock, pictures follow the position that is being heard.
 
-const MAX_FRAMES = 100; // 4 s: a tab in the background paints nothing and must not hoard
+const MAX_FRAMES = 100; // 4 s: a tab in the background paints nothing and must not pile up pictures
 
 export class Playout {
   /**
@@ -92,8 +92,8 @@ export class Playout {
     const side = Math.round(Math.min(1024, Math.max(canvas.clientWidth, canvas.clientHeight) * devicePixelRatio)) || 512;
     const [width, height] = [side, Math.round((side * bitmap.height) / bitmap.width)];
     if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
-    const brush = canvas.getContext('2d', { alpha: false });
-    brush.imageSmoothingQuality = 'high';
-    brush.drawImage(bitmap, 0, 0, width, height);
+    const context = canvas.getContext('2d', { alpha: false });
+    context.imageSmoothingQuality = 'high';
+    context.drawImage(bitmap, 0, 0, width, height);
   }
 }

@@ -3,15 +3,15 @@
 export const SUBPROTOCOL = 'thinker-performer.v1';
 export const VERSION = 1;
 export const HEADER_BYTES = 27;
-export const Kind = { USER: 1, AGENT: 2 };
-const AudioCodec = { NONE: 0, PCM16: 1 };
-const VideoCodec = { NONE: 0, JPEG: 1 };
+export const MediaKind = { USER: 1, AGENT: 2 };
+const AudioEncoding = { NONE: 0, PCM16: 1 };
+const VideoEncoding = { NONE: 0, JPEG: 1 };
 
 /**
  * @param {{kind?: number, epoch: number, unit: number, ptsUs: number, pcm: Int16Array|null, frames: Uint8Array[]}} unit
  * @returns {ArrayBuffer} one binary WebSocket message
  */
-export function encodeUnit({ kind = Kind.USER, epoch, unit, ptsUs, pcm, frames }) {
+export function encodeUnit({ kind = MediaKind.USER, epoch, unit, ptsUs, pcm, frames }) {
   const audio = pcm ? new Uint8Array(pcm.buffer, pcm.byteOffset, pcm.byteLength) : new Uint8Array(0);
   const parts = [audio, ...frames];
   const size = parts.reduce((sum, part) => sum + 4 + part.length, HEADER_BYTES);
@@ -22,8 +22,8 @@ export function encodeUnit({ kind = Kind.USER, epoch, unit, ptsUs, pcm, frames }
   view.setUint32(4, epoch, true);
   view.setBigUint64(8, BigInt(unit), true);
   view.setBigUint64(16, BigInt(ptsUs), true);
-  view.setUint8(24, pcm ? AudioCodec.PCM16 : AudioCodec.NONE);
-  view.setUint8(25, frames.length ? VideoCodec.JPEG : VideoCodec.NONE);
+  view.setUint8(24, pcm ? AudioEncoding.PCM16 : AudioEncoding.NONE);
+  view.setUint8(25, frames.length ? VideoEncoding.JPEG : VideoEncoding.NONE);
   view.setUint8(26, frames.length);
   let at = HEADER_BYTES;
   for (const part of parts) {

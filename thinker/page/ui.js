@@ -1,6 +1,6 @@
 // What is on the screen, and the keys. Knows nothing of sessions: it is told what to show and calls back.
 
-import { LatencyPicture } from './latency.js';
+import { LatencyChart } from './latency.js';
 import { Transcript } from './transcript.js';
 
 const PILL = {
@@ -22,7 +22,7 @@ export class Ui {
     this.does = does;
     this.canvas = element('agent');
     this.transcript = new Transcript(element('transcript'));
-    this.latency = new LatencyPicture(element('latency'));
+    this.latency = new LatencyChart(element('latency'));
     this.buttons = { camera: element('camera'), microphone: element('microphone') };
     element('start').onclick = does.start;
     element('end').onclick = does.end;

@@ -28,7 +28,7 @@ export function explainEnd(code, reason, hadBegun) {
 /** How one stands in the queue: “You are 2nd in line, about 40 s.” */
 export function explainQueue({ position, eta_s: eta }) {
   const place = position === 1 ? 'next' : `${ordinal(position)} in line`;
-  return `Waiting for a seat. You are ${place}${eta === null || eta === undefined ? '' : `, ${about(eta)}`}.`;
+  return `Waiting for a free slot. You are ${place}${eta === null || eta === undefined ? '' : `, ${about(eta)}`}.`;
 }
 
 function ordinal(n) {

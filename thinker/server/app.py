@@ -7,7 +7,7 @@ event loop only moves messages, and how late it is shows in the report.
 import asyncio
 import contextlib
 import socket
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 
 import msgspec
 import uvicorn
@@ -21,6 +21,7 @@ from starlette.routing import Route, WebSocketRoute
 from protocol.media import MAX_MEDIA_BYTES
 from shared.errors import AddressError
 from thinker.server import static_files
+from thinker.server.access import Access
 from thinker.server.connection import Connection
 from thinker.server.host_origin import HostOriginMiddleware
 from thinker.server.limits import ClientLimits
@@ -33,11 +34,22 @@ def build_app(
     *,
     host: str = "127.0.0.1",
     token: str | None = None,
+    operator_secret: str | None = None,
     allow_origins: Sequence[str] = (),
     limits: ClientLimits | None = None,
 ) -> Starlette:
-    """The ASGI app; `app.state.manager` is its `SessionManager`. Parameters as of that and the middleware."""
-    manager = SessionManager(engine, token=token, limits=limits or ClientLimits())
+    """The ASGI app; `app.state.manager` is its `SessionManager`.
+
+    Args:
+        engine: serves the sessions.
+        host: see `HostOriginMiddleware`.
+        token: what clients must bring, or None for an open server.
+        operator_secret: what the report asks for, or None for no report at all.
+        allow_origins: see `HostOriginMiddleware`.
+        limits: for every session.
+    """
+    access = Access(token=token, operator_secret=operator_secret)
+    manager = SessionManager(engine, access=access, limits=limits or ClientLimits())
 
     async def healthz(_: Request) -> Response:
         return PlainTextResponse("ok")
@@ -47,29 +59,27 @@ def build_app(
             return PlainTextResponse(engine.fault, 503)
         return PlainTextResponse("ready") if engine.ready else PlainTextResponse("not ready yet", 503)
 
-    async def metrics(_: Request) -> Response:
+    async def metrics(request: Request) -> Response:
+        if not access.has_token(request) and not access.is_operator(request):
+            return PlainTextResponse("the token is missing or wrong", 401)
         return Response(manager.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
-    async def report(_: Request) -> Response:
+    async def report(request: Request) -> Response:
+        if operator_secret is None:
+            why = "this server was started without an operator's secret, which the report asks for: set one"
+            return PlainTextResponse(why, 403)
+        if not access.is_operator(request):
+            why = "the report wants the operator's secret, as Authorization: Bearer SECRET"
+            return PlainTextResponse(why, 401, {"www-authenticate": "Bearer"})
         return Response(msgspec.json.encode(manager.report()), media_type="application/json")
-
-    def guarded(
-        endpoint: Callable[[Request], Awaitable[Response]],
-    ) -> Callable[[Request], Awaitable[Response]]:
-        async def guard(request: Request) -> Response:
-            if not manager.knows_token(request):
-                return PlainTextResponse("the token is missing or wrong", 401)
-            return await endpoint(request)
-
-        return guard
 
     app = Starlette(
         routes=[
             *static_files.ROUTES,
             Route("/healthz", healthz),
             Route("/readyz", readyz),
-            Route("/metrics", guarded(metrics)),
-            Route("/report", guarded(report)),  # holds what the agent said
+            Route("/metrics", metrics),
+            Route("/report", report),
             WebSocketRoute("/v1/session", manager.session),
         ],
         middleware=[Middleware(HostOriginMiddleware, host=host, allow_origins=allow_origins)],

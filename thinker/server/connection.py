@@ -3,6 +3,13 @@
 `LimitChecker` counts messages. A client can keep a server busy without any: with pings, pongs, or the empty
 pieces of a message that never ends. And one that reads nothing keeps the socket for ever, since a transport
 that is closed waits until everything is sent. uvicorn bounds none of this, so its connection is extended.
+
+What is extended is not public, so pyproject.toml pins uvicorn to one minor version. Public interfaces don't
+reach: uvicorn has settings for the size of a message and for its own pings only, and what it asks of another
+class as `ws` (constructor, `server_state`, `shutdown`) is as little documented. `websockets.serve` answers
+pings whether or not the client reads, counts no frames, and serves no HTTP beside sessions on the one port. A
+class on `websockets.server.ServerProtocol`, which is public, would do, but has to bring what is inherited
+here: the handshake as ASGI, denials, flow control both ways, keepalive, the close. That is twice this code.
 """
 
 import asyncio

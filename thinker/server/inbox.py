@@ -9,46 +9,40 @@ Everything is bounded, whatever the client does. One lock guards it, held only w
 
 import threading
 from collections import deque
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from protocol.messages import MAX_TEXT_CHARS
+from shared.media import Media
 from shared.models.family import UserUnit
+from thinker.server.metrics import ServerMetrics
 
 MAX_BACKLOG_UNITS = 4
+# Of text that waits: the model thread takes it all in one unit, while the units of other sessions are due.
 MAX_TEXTS = 32
+MAX_WAITING_CHARS = MAX_TEXT_CHARS
 # Sound that lay waiting through so many units was never needed against jitter: it is delay for nothing.
 STANDING_UNITS = 25
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class InboxCounts:
-    """Totals since the session began; `missing_samples` from the first sound on: no microphone, no gap."""
-
-    missing_samples: int
-    dropped_samples: int
 
 
 class Inbox:
     """What the user sent and the model has not yet seen. Safe for any number of threads on either side.
 
     Args:
-        unit_samples: samples taken per unit.
-        frames: frames taken per unit.
-        height: of every frame pushed, in pixels.
-        width: likewise.
+        media: what the model wants of the user.
+        metrics: counts samples that are missing (from the first sound on: no microphone, no gap) or dropped.
     """
 
-    def __init__(self, *, unit_samples: int = 2_560, frames: int = 4, height: int, width: int) -> None:
-        self.unit_samples = unit_samples
-        self.frame_shape = (height, width, 3)
+    def __init__(self, media: Media, metrics: ServerMetrics) -> None:
+        self._unit_samples = media.input_unit_samples
+        self._frame_shape = (media.input_height, media.input_width, 3)
         self._lock = threading.Lock()
-        self._sound = _SoundQueue(unit_samples)
-        self._num_frames = frames
-        self._fresh: deque[npt.NDArray[np.uint8]] = deque(maxlen=frames)
-        self._last_frame: npt.NDArray[np.uint8] = np.zeros(self.frame_shape, np.uint8)
-        self._texts: deque[str] = deque()
+        self._sound = _SoundQueue(self._unit_samples, metrics)
+        self._num_frames = media.frames_per_unit
+        self._fresh: deque[npt.NDArray[np.uint8]] = deque(maxlen=self._num_frames)
+        self._last_frame: npt.NDArray[np.uint8] = np.zeros(self._frame_shape, np.uint8)
+        self._texts: list[str] = []
         self._interrupted = False
         self._epoch = 0
         self._begun = False
@@ -68,35 +62,34 @@ class Inbox:
         Raises:
             ValueError: the frames are not of the inbox's size.
         """
-        if frames.shape[1:] != self.frame_shape:
-            raise ValueError(f"frames are {frames.shape[1:]}, the inbox holds {self.frame_shape}")
+        if frames.shape[1:] != self._frame_shape:
+            raise ValueError(f"frames are {frames.shape[1:]}, the inbox holds {self._frame_shape}")
         copies = frames.copy()
         with self._lock:
             self._fresh.extend(copies)
 
     def push_text(self, text: str) -> bool:
-        """Queue one line of text; false (and nothing kept) where too many wait already."""
+        """Queue one line of text; false (and nothing kept) where too many lines or characters would wait."""
         with self._lock:
             if len(self._texts) >= MAX_TEXTS:
+                return False
+            if sum(map(len, self._texts)) + len(text) > MAX_WAITING_CHARS:
                 return False
             self._texts.append(text)
             return True
 
-    def interrupt(self) -> int:
-        """The user cuts the agent short: text not yet taken goes too. Returns the new epoch."""
+    def interrupt(self) -> tuple[int, list[str]]:
+        """The user cuts the agent short. Returns the new epoch and the lines that are lost: not yet taken."""
         with self._lock:
-            self._texts.clear()
+            lost, self._texts = self._texts, []
             self._interrupted = True
             self._epoch += 1
-            return self._epoch
+            return self._epoch, lost
 
-    def counts(self) -> InboxCounts:
-        """Totals of what was filled in and dropped so far."""
+    def backlog(self) -> tuple[int, int, int]:
+        """Samples, fresh frames and lines that wait to be taken."""
         with self._lock:
-            return InboxCounts(
-                missing_samples=self._sound.missing,
-                dropped_samples=self._sound.dropped,
-            )
+            return self._sound.waiting, len(self._fresh), len(self._texts)
 
     def lacking(self) -> bool:
         """Whether nothing has come yet, or sound that flows is short of a unit."""
@@ -105,14 +98,14 @@ class Inbox:
 
     def take(self) -> UserUnit:
         """The unit that is due: never waits, fills with silence and the last picture what has not arrived."""
-        pcm = np.zeros(self.unit_samples, np.int16)
+        pcm = np.zeros(self._unit_samples, np.int16)
         with self._lock:
             self._sound.take_into(pcm)
             fresh = tuple(self._fresh)
             self._fresh.clear()
-            texts, interrupted, epoch = tuple(self._texts), self._interrupted, self._epoch
-            self._texts.clear()
-            self._interrupted = False
+            texts, self._texts = tuple(self._texts), []
+            interrupted, self._interrupted = self._interrupted, False
+            epoch = self._epoch
         frames = self._spread(fresh)
         return UserUnit(
             pcm=pcm.astype(np.float32) / np.float32(32768),
@@ -135,13 +128,12 @@ class Inbox:
 class _SoundQueue:
     """A ring of samples that hides jitter without letting delay pile up. The inbox's lock guards it."""
 
-    def __init__(self, unit_samples: int) -> None:
-        self.missing = 0
-        self.dropped = 0
+    def __init__(self, unit_samples: int, metrics: ServerMetrics) -> None:
+        self._metrics = metrics
         self._unit = unit_samples
         self._ring = np.zeros(MAX_BACKLOG_UNITS * unit_samples, np.int16)
         self._read = 0
-        self._filled = 0
+        self.waiting = 0  # samples
         self._started = False  # some sound has come at all
         self._flowing = False  # a whole unit has come since the last time that it ran dry
         self._lowest_left = self._ring.size
@@ -150,39 +142,39 @@ class _SoundQueue:
     @property
     def short(self) -> bool:
         """Whether a unit is due that would have a hole, after one that had none."""
-        return self._flowing and self._filled < self._unit
+        return self._flowing and self.waiting < self._unit
 
     def push(self, pcm: npt.NDArray[np.int16]) -> None:
         capacity = self._ring.size
         if pcm.size > capacity:
-            self.dropped += pcm.size - capacity
+            self._metrics.dropped_samples.inc(pcm.size - capacity)
             pcm = pcm[-capacity:]
-        self._drop(max(0, self._filled + pcm.size - capacity))
-        start = (self._read + self._filled) % capacity
+        self._drop(max(0, self.waiting + pcm.size - capacity))
+        start = (self._read + self.waiting) % capacity
         head = min(pcm.size, capacity - start)
         self._ring[start : start + head] = pcm[:head]
         self._ring[: pcm.size - head] = pcm[head:]
-        self._filled += pcm.size
+        self.waiting += pcm.size
         self._started = self._started or pcm.size > 0
 
     def take_into(self, out: npt.NDArray[np.int16]) -> None:
         """Copy the oldest unit, or what there is of it, to the front of `out`."""
         # From dry, sound waits for a whole unit: else every packet that is a little late tears a hole.
-        self._flowing = self._filled >= self._unit or (self._flowing and self._filled > 0)
-        count = min(self._filled, self._unit) if self._flowing else 0
+        self._flowing = self.waiting >= self._unit or (self._flowing and self.waiting > 0)
+        count = min(self.waiting, self._unit) if self._flowing else 0
         capacity = self._ring.size
         head = min(count, capacity - self._read)
         out[:head] = self._ring[self._read : self._read + head]
         out[head:count] = self._ring[: count - head]
         self._read = (self._read + count) % capacity
-        self._filled -= count
+        self.waiting -= count
         if self._started:
-            self.missing += self._unit - count
+            self._metrics.missing_samples.inc(self._unit - count)
         self._trim_standing()
 
     def _trim_standing(self) -> None:
         """After a burst, or with a microphone that runs fast, drop the sound that only ever waits."""
-        self._lowest_left = min(self._lowest_left, self._filled)
+        self._lowest_left = min(self._lowest_left, self.waiting)
         self._takes += 1
         if self._takes < STANDING_UNITS:
             return
@@ -192,6 +184,6 @@ class _SoundQueue:
         self._lowest_left = self._ring.size
 
     def _drop(self, count: int) -> None:
-        self.dropped += count
+        self._metrics.dropped_samples.inc(count)
         self._read = (self._read + count) % self._ring.size
-        self._filled -= count
+        self.waiting -= count

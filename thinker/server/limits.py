@@ -2,22 +2,23 @@
 
 from dataclasses import dataclass
 
-from protocol.errors import CloseCode
-from protocol.session import Close
+from protocol.errors import Close, CloseCode
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClientLimits:
-    """What a client may do, and how long it may take.
+    """What a client may do, how long it may take, and how many there may be.
 
     The allowance counts one for a message and one more for every `allowance_bytes` of it; a session needs
     about 30 a second.
     """
 
+    connections: int = 64
+    waiting_sessions: int = 32
     hello_s: float = 10.0
     silent_s: float = 20.0
     ping_every_s: float = 5.0
-    goodbye_s: float = 2.0
+    close_s: float = 2.0
     warn_every_s: float = 1.0
     allowance_burst: int = 400
     allowance_per_s: int = 200
@@ -37,23 +38,23 @@ class LimitChecker:
 
     def __init__(self, limits: ClientLimits, *, now: float) -> None:
         self._limits = limits
-        self._opened_at = self._heard_at = now
+        self._opened_at = self._received_at = now
         self._allowance = TokenBucket(burst=limits.allowance_burst, per_s=limits.allowance_per_s, now=now)
 
-    def heard(self, size: int, *, now: float) -> Close | None:
+    def received(self, size: int, *, now: float) -> Close | None:
         """A message of so many bytes came; the reason to end, when it is more than a session needs."""
-        self._heard_at = now
+        self._received_at = now
         if self._allowance.spend(1 + size / self._limits.allowance_bytes, now):
             return None
         return Close(CloseCode.POLICY, "more messages or bytes than a session needs")
 
-    def silence(self, *, greeted: bool, now: float) -> Close | None:
-        """The reason to end, when the client has said nothing for too long; `greeted`: its hello came."""
-        if not greeted:
+    def silent(self, *, had_hello: bool, now: float) -> Close | None:
+        """The reason to end, when the client has sent nothing for too long; `had_hello`: its hello came."""
+        if not had_hello:
             if now - self._opened_at < self._limits.hello_s:
                 return None
             return Close(CloseCode.HELLO_TIMEOUT, f"no hello within {self._limits.hello_s:g} s")
-        if now - self._heard_at < self._limits.silent_s:
+        if now - self._received_at < self._limits.silent_s:
             return None
         return Close(CloseCode.TRY_AGAIN_LATER, f"nothing heard for {self._limits.silent_s:g} s")
 

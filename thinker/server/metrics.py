@@ -1,8 +1,9 @@
 """The server's numbers: Prometheus text, and the short form that clients get once a second.
 
-The engine's report is the one source of its figures; here they are only put into other shapes.
+Whatever happens is counted where it happens, so that a scrape shows it while the session still runs.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
@@ -11,18 +12,17 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from protocol.messages import Metrics
+from shared.reporting import Histogram
+from thinker.report import Report
 
 _PREFIX = "thinker_"
+LAG_EVERY_S = 0.05
 
 
 class ServerMetrics:
-    """Counters of the server, and a view on the report, in a registry of their own.
+    """Counters and gauges of one server, in a registry of their own. Counters may be used by any thread."""
 
-    Args:
-        report: gives the report's current fields; called once per scrape.
-    """
-
-    def __init__(self, report: Callable[[], Mapping[str, object]]) -> None:
+    def __init__(self) -> None:
         self._registry = CollectorRegistry()
         self.connections = self._gauge("connections", "WebSocket connections that are open")
         self.sessions = self._gauge("sessions", "Sessions that hold a slot")
@@ -32,14 +32,18 @@ class ServerMetrics:
         )
         self.received_bytes = self._counter("received_bytes", "Bytes of messages from clients")
         self.sent_bytes = self._counter("sent_bytes", "Bytes of messages to clients")
-        self.sent_units = self._counter("sent_units", "Units of the agent put on the wire")
+        self.sent_units = self._counter("sent_units", "Units of the agent that were sent")
         self.lost_units = self._counter("lost_units", "Units of the agent that slow clients lost")
         self.lost_frames = self._counter("lost_frames", "Frames of the agent that slow clients lost")
         self.skipped_user_units = self._counter("skipped_user_units", "User units that came too fast")
+        self.underruns = self._counter("underruns", "Acks of clients that told of new underruns")
         self.bad_pictures = self._counter("bad_pictures", "User pictures that could not be used")
         self.refused_texts = self._counter("refused_texts", "Lines of users that the agent will not answer")
         self.missing_samples = self._counter("missing_samples", "Samples of user sound filled with silence")
         self.dropped_samples = self._counter("dropped_samples", "Samples of user sound that came too fast")
+
+    def add_report(self, report: Callable[[], Report]) -> None:
+        """Show every number of the report too; `report` is called once per scrape."""
         self._registry.register(_ReportCollector(report))
 
     def text(self) -> bytes:
@@ -59,14 +63,14 @@ class _ReportCollector(Collector):
     A second level of nesting becomes a second label, `of` and `in`.
     """
 
-    def __init__(self, report: Callable[[], Mapping[str, object]]) -> None:
+    def __init__(self, report: Callable[[], Report]) -> None:
         self._report = report
 
     def describe(self) -> Iterable[Metric]:
         return []  # the names are known at scrape time alone
 
     def collect(self) -> Iterator[Metric]:
-        for field, value in self._report().items():
+        for field, value in msgspec.to_builtins(self._report()).items():
             numbers = list(_numbers(value))
             if not numbers:
                 continue
@@ -86,37 +90,36 @@ def _numbers(value: object, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[
             yield from _numbers(inner, (*path, str(key)))
 
 
-class _Spread(msgspec.Struct):
-    p50: float | None = None
-
-
-class _Units(msgspec.Struct):
-    emitted: int = 0
-    late: int = 0
-    dropped: int = 0
-
-
-class _ReportView(msgspec.Struct):
-    """The fields of the report that a client gets."""
-
-    units: _Units = msgspec.field(default_factory=_Units)
-    model_side_ms: _Spread = msgspec.field(default_factory=_Spread)
-    loop_ms: _Spread = msgspec.field(default_factory=_Spread)
-    stages_ms: dict[str, _Spread] = {}
-
-
-def client_metrics(report: Mapping[str, object]) -> Metrics:
-    """The report in short; what has not been measured yet is 0.
-
-    Raises:
-        msgspec.ValidationError: a field of the report is not what the design says.
-    """
-    view = msgspec.convert(report, _ReportView)
+def client_metrics(report: Report) -> Metrics:
+    """The report in short."""
     return Metrics(
-        stages_ms={stage: spread.p50 or 0.0 for stage, spread in view.stages_ms.items()},
-        model_side_ms=view.model_side_ms.p50 or 0.0,
-        loop_ms=view.loop_ms.p50 or 0.0,
-        late=view.units.late,
-        emitted=view.units.emitted,
-        dropped=view.units.dropped,
+        stages_ms={stage: spread.p50 for stage, spread in report.stages_ms.items()},
+        model_side_ms=report.model_side_ms.p50,
+        loop_ms=report.loop_ms.p50,
+        late=report.units.late,
+        emitted=report.units.emitted,
+        dropped=report.units.dropped,
     )
+
+
+class LoopLag:
+    """How late the event loop is: between when a task should have woken and when it did."""
+
+    def __init__(self) -> None:
+        self._lags = Histogram()
+
+    async def run(self) -> None:
+        """Sample until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + LAG_EVERY_S
+            await asyncio.sleep(LAG_EVERY_S)
+            self.record(loop.time() - due)
+
+    def record(self, lag_s: float) -> None:
+        """Add one sample in seconds; negative ones (a clock that rounds down) count as none."""
+        self._lags.record(max(0.0, lag_s))
+
+    def p99_ms(self) -> float:
+        """The 99th percentile since the start in milliseconds, 0 before the first sample."""
+        return 1e3 * self._lags.percentile(99)

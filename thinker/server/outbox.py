@@ -1,4 +1,4 @@
-"""The socket of one session: what it says, in order, and what it hears.
+"""What waits to be sent to one client, and sending it in order.
 
 Control messages go before media, so that `interrupted` and a unit's words are never behind the unit.
 """
@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from protocol.session import Close
+from protocol.errors import Close
 from thinker.server.metrics import ServerMetrics
 
 # What a send raises once the connection has ended under it: starlette's own, and uvicorn's RuntimeError.
@@ -18,7 +18,7 @@ _ENDED = (WebSocketDisconnect, RuntimeError)
 
 
 class Outbox:
-    """Reads and writes one accepted WebSocket; nobody but `write` ever waits for the client.
+    """Writes to one accepted WebSocket; nobody but `write` ever waits for the client.
 
     Args:
         socket: accepted already.
@@ -53,15 +53,6 @@ class Outbox:
     def wake(self) -> None:
         """There may be media to send."""
         self._wake.set()
-
-    async def receive(self) -> str | bytes | None:
-        """The next message, or None when the client is gone."""
-        message = await self._socket.receive()
-        if message["type"] == "websocket.disconnect":
-            return None
-        data: str | bytes = message.get("bytes") or message.get("text") or ""
-        self._metrics.received_bytes.inc(len(data))
-        return data
 
     async def write(self) -> None:
         """Send what there is to send; returns when the client is gone."""

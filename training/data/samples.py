@@ -9,10 +9,10 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from training.data.face import draw
-from training.data.motion import poses
-from training.data.speech import RATE, Utterance
-from training.data.wav import write_wav
+from training.data.faces.face import draw
+from training.data.faces.motion import poses
+from training.data.voices.agent import AgentUtterance
+from training.data.voices.sound import RATE, write_wav
 from training.files import require_room
 
 FPS = 25
@@ -22,7 +22,7 @@ TAIL_FRAMES = 12
 CLIP_BYTES = 2_000_000
 
 
-def write_samples(utterances: list[Utterance], folder: Path, *, size: int = 128) -> list[Path]:
+def write_samples(utterances: list[AgentUtterance], folder: Path, *, size: int = 128) -> list[Path]:
     """Write a WAV, a contact sheet (PNG) and an MP4 of each sentence; return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     require_room(folder, CLIP_BYTES * len(utterances), "sample clips")

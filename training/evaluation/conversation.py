@@ -11,8 +11,8 @@ import torch
 from shared.models.family import AgentMedia, StepDecision, UserUnit
 from shared.models.layout import STEPS_PER_UNIT
 from shared.models.pocket.family import PocketFamily
-from shared.models.pocket.phones import SILENCE
-from shared.models.pocket.speech import PhoneTimer, Speech, TextSlots
+from shared.models.pocket.speech.phones import SILENCE
+from shared.models.pocket.speech.pointer import PhoneTimer, SpeechPointer, SpeechTokens
 
 
 class Conversation:
@@ -41,7 +41,7 @@ class Conversation:
 
 
 @dataclass(slots=True)
-class Recital(Speech):
+class ScriptedSpeech(SpeechPointer):
     """A pointer on rails: the phones of a recording frame by frame, instead of words under the timer."""
 
     script: deque[int] = field(default_factory=deque)
@@ -56,14 +56,14 @@ class Recital(Speech):
         del text
         return True
 
-    def hush(self) -> None:
+    def stop(self) -> None:
         """The script goes on."""
 
-    def advance(self, timer: PhoneTimer, generator: torch.Generator) -> TextSlots:
+    def advance(self, timer: PhoneTimer, generator: torch.Generator) -> SpeechTokens:
         """The next four frames of the script; silence after its end."""
         del timer, generator
         phones = [self.script.popleft() if self.script else SILENCE for _ in range(STEPS_PER_UNIT)]
-        return TextSlots(phones=tuple(phones), words=())
+        return SpeechTokens(phones=tuple(phones), words=())
 
 
 def nobody(family: PocketFamily, *texts: str) -> UserUnit:

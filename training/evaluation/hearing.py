@@ -6,26 +6,28 @@ The agent listens and decides, but isn't let speak: that costs a fifth.
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shared.models.pocket.family import PocketFamily
-from training.data.bank import Bank
-from training.data.music import music
-from training.data.rooms import captured, impulse_response, worn
-from training.data.scenes import ALONE_DB, COMMON, compose
-from training.data.synth import decibels
-from training.data.users import watch
+from training.data.hearing.scenes import ALONE_DB, COMMON, compose
+from training.data.noise.acoustics import captured, impulse_response, worn
+from training.data.noise.music import music
+from training.data.noise.synth import decibels
+from training.data.split import judging_rng
+from training.data.vision.scene import watch
+from training.data.voices.bank import UtteranceBank
 from training.evaluation.conversation import Conversation
-from training.evaluation.parts import HOSTS, Findings, Job, Part, Setting
+from training.evaluation.parts import HOSTS, EvaluationConfig, EvaluationJob, Part, Trial
 from training.evaluation.users import (
     UNIT_S,
     UNIT_SAMPLES,
     Speakers,
-    asking,
     in_turn,
     observations,
     staged,
@@ -37,11 +39,12 @@ FIRST_S, PAUSE_S, TAIL_S = (0.3, 2.0), (0.8, 4.0), 1.2
 ANSWER_WITHIN_S = 1.0  # after the end of a request; what is decided later is no answer to it
 EARLY_S = 0.1  # before its end: in time already
 OTHER_UNITS = 75  # of a scene in which nothing is asked: 12 s
+UNSEEN = "unseen"  # wordings
 KINDS = ("noise", "music", "sentences")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
+class RequestTrial:
     """What was asked ("" for nothing), and what was understood ("" for nothing)."""
 
     asked: str
@@ -51,17 +54,18 @@ class Asked:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Heard:
-    """Some scenes of one kind: a family of voices that asks, or one of KINDS."""
+class HearingTrial:
+    """One scene: how long it is, and what was asked and understood in it."""
 
-    kind: str
     minutes: float
-    cases: list[Asked]
+    cases: list[RequestTrial]
 
 
-def listen_to(
-    family: PocketFamily, pcm_N: NDArray[np.float32], rng: np.random.Generator
-) -> list[tuple[float, str]]:
+Answer = tuple[float, str]
+"""When (seconds) the agent decided to answer what."""
+
+
+def listen_to(family: PocketFamily, pcm_N: NDArray[np.float32], rng: np.random.Generator) -> list[Answer]:
     """When (seconds) the agent decides to answer what, in a session with this sound and any picture."""
     conversation = Conversation(family, int(rng.integers(2**31)))
     sight = watch(rng, len(pcm_N) // UNIT_SAMPLES, held_out=True)
@@ -70,52 +74,61 @@ def listen_to(
 
 
 def matched(
-    heard: list[tuple[float, str]], spans: list[tuple[str, float, float]]
-) -> tuple[list[str], list[tuple[float, str]]]:
-    """What each (request, start, end) in seconds was understood as ("" for nothing), and the rest of `heard`.
+    heard: list[Answer], spans: list[tuple[str, float, float]]
+) -> tuple[list[Answer | None], list[Answer]]:
+    """As what each (request, start, end) in seconds was understood, if at all, and the rest of `heard`.
 
     A request may be understood before its last word: "please" adds nothing.
     """
-    understood, rest = [""] * len(spans), []
+    understood, rest = list[Answer | None]([None] * len(spans)), list[Answer]()
     for time, name in heard:
         for index, (request, start, end) in enumerate(spans):
             in_time = end - EARLY_S <= time <= end + ANSWER_WITHIN_S
-            if not understood[index] and (in_time or (start < time < end and name == request)):
-                understood[index] = name
+            if understood[index] is None and (in_time or (start < time < end and name == request)):
+                understood[index] = time, name
                 break
         else:
             rest.append((time, name))
     return understood, rest
 
 
-def hear_requests(family: PocketFamily, speakers: Speakers, scenes: list[list[int]], seed: int) -> Heard:
+def hear_requests(
+    family: PocketFamily, speakers: Speakers, scenes: list[list[int]], seed: int
+) -> list[HearingTrial]:
     """Let users ask what their bank has at these indices, a few requests a scene."""
-    utterances, cases, units = speakers.bank(), [], 0
+    utterances, trials = speakers.bank(), []
     for number, indices in enumerate(scenes):
-        rng = np.random.default_rng((seed, number))
+        rng = judging_rng(seed, number)
         spoken = [utterances.utterance(index) for index in indices]
         scene = staged(rng, in_turn(spoken, rng, first_s=FIRST_S, pause_s=PAUSE_S), tail_s=TAIL_S)
         names = [one.request.name.lower() for one in spoken]
         spans = [(name, event.start_s, event.end_s) for name, event in zip(names, scene.events, strict=True)]
-        understood, rest = matched(listen_to(family, scene.pcm, rng), spans)
-        for one, name, answer in zip(spoken, names, understood, strict=True):
-            cases.append(Asked(asked=name, understood=answer, voice=one.voice, text=one.text))
-        cases += [Asked(asked="", understood=answer) for _, answer in rest]
-        units += len(scene.pcm) // UNIT_SAMPLES
-    return Heard(kind=speakers.family, minutes=units * UNIT_S / 60, cases=cases)
+        answers, rest = matched(listen_to(family, scene.pcm, rng), spans)
+        cases = [
+            RequestTrial(
+                asked=name, understood="" if answer is None else answer[1], voice=one.voice, text=one.text
+            )
+            for one, name, answer in zip(spoken, names, answers, strict=True)
+        ]
+        cases += [RequestTrial(asked="", understood=name) for _, name in rest]
+        trials.append(HearingTrial(minutes=len(scene.pcm) / UNIT_SAMPLES * UNIT_S / 60, cases=cases))
+    return trials
 
 
-def hear_others(family: PocketFamily, speakers: Speakers, kind: str, scenes: int, seed: int) -> Heard:
+def hear_others(
+    family: PocketFamily, speakers: Speakers, kind: str, scenes: int, seed: int
+) -> list[HearingTrial]:
     """Let scenes of a kind pass in which nothing is asked."""
-    utterances, cases = speakers.bank(), []
+    utterances, trials = speakers.bank(), []
     for number in range(scenes):
-        rng = np.random.default_rng((seed, number))
+        rng = judging_rng(seed, number)
         heard = listen_to(family, other_scene(kind, utterances, rng), rng)
-        cases += [Asked(asked="", understood=name) for _, name in heard]
-    return Heard(kind=kind, minutes=scenes * OTHER_UNITS * UNIT_S / 60, cases=cases)
+        cases = [RequestTrial(asked="", understood=name) for _, name in heard]
+        trials.append(HearingTrial(minutes=OTHER_UNITS * UNIT_S / 60, cases=cases))
+    return trials
 
 
-def other_scene(kind: str, bank: Bank, rng: np.random.Generator) -> NDArray[np.float32]:
+def other_scene(kind: str, bank: UtteranceBank, rng: np.random.Generator) -> NDArray[np.float32]:
     """12 s of noise, music or sentences that aren't to be answered."""
     num = OTHER_UNITS * UNIT_SAMPLES
     match kind:
@@ -130,66 +143,75 @@ def other_scene(kind: str, bank: Bank, rng: np.random.Generator) -> NDArray[np.f
     return compose(bank, rng, seconds=OTHER_UNITS * UNIT_S, odds=odds).pcm
 
 
-def _plan(setting: Setting) -> list[Job]:
-    users = setting.speakers()
-    share_s = setting.effort.other_minutes * 60 / len(KINDS)
-    jobs: list[Job] = []
+def _plan(config: EvaluationConfig) -> list[EvaluationJob]:
+    users = config.speakers()
+    share_s = config.counts.other_minutes * 60 / len(KINDS)
+    jobs: list[EvaluationJob] = []
     for index, speakers in enumerate(users):
-        seed = setting.seed + 1000 * index
-        jobs += _requests_of(speakers, seed)
+        seed = config.seed + 1000 * index
+        jobs += _requests_of(speakers, speakers.family, seed)
         jobs += _others("sentences", speakers, share_s / len(users), seed)
-    for index, speakers in enumerate(setting.guests()):
-        jobs += _requests_of(speakers, setting.seed + 500_000 + 1000 * index)
+    for index, speakers in enumerate(config.speakers(unseen_wordings=True)):
+        jobs += _requests_of(speakers, UNSEEN, config.seed + 300_000 + 1000 * index)
+    for index, speakers in enumerate(config.guests()):
+        jobs += _requests_of(speakers, speakers.family, config.seed + 500_000 + 1000 * index)
     # The first lend their voices for people in the background.
     for kind in KINDS[:2]:
-        jobs += _others(kind, users[0], share_s, setting.seed)
+        jobs += _others(kind, users[0], share_s, config.seed)
     return jobs
 
 
-def _requests_of(speakers: Speakers, seed: int) -> list[Job]:
-    indices = np.random.default_rng(seed).permutation(asking(speakers.bank())).tolist()
+def _requests_of(speakers: Speakers, kind: str, seed: int) -> list[EvaluationJob]:
+    indices = judging_rng(seed).permutation(np.flatnonzero(speakers.requests)).tolist()
     scenes = [indices[at : at + REQUESTS_A_SCENE] for at in range(0, len(indices), REQUESTS_A_SCENE)]
-    return [
-        partial(hear_requests, speakers=speakers, scenes=scenes[at : at + SCENES_A_JOB], seed=seed + at)
-        for at in range(0, len(scenes), SCENES_A_JOB)
-    ]
+    jobs = []
+    for at in range(0, len(scenes), SCENES_A_JOB):
+        some = scenes[at : at + SCENES_A_JOB]
+        hear = partial(hear_requests, speakers=speakers, scenes=some, seed=seed + at)
+        jobs.append(EvaluationJob(kind=kind, trials=len(some), do=hear))
+    return jobs
 
 
-def _others(kind: str, speakers: Speakers, seconds: float, seed: int) -> list[Job]:
+def _others(kind: str, speakers: Speakers, seconds: float, seed: int) -> list[EvaluationJob]:
     count = max(1, round(seconds / (OTHER_UNITS * UNIT_S)))
-    return [
-        partial(
-            hear_others, speakers=speakers, kind=kind, scenes=min(SCENES_A_JOB, count - at), seed=seed + at
-        )
-        for at in range(0, count, SCENES_A_JOB)
-    ]
+    jobs = []
+    for at in range(0, count, SCENES_A_JOB):
+        some = min(SCENES_A_JOB, count - at)
+        hear = partial(hear_others, speakers=speakers, kind=kind, scenes=some, seed=seed + at)
+        jobs.append(EvaluationJob(kind=kind, trials=some, do=hear))
+    return jobs
 
 
-def _judge(results: list[Heard]) -> Findings:
-    common = [case for heard in results if heard.kind in HOSTS for case in heard.cases]
+def _judge(trials: list[Trial], config: EvaluationConfig) -> dict[str, float]:
+    kinds = {trial.kind: [one.result for one in trials if one.kind == trial.kind] for trial in trials}
+    common = [case for kind in HOSTS for heard in kinds.get(kind, ()) for case in heard.cases]
     asked = [case for case in common if case.asked]
-    others = [heard for heard in results if heard.kind in KINDS]
-    extra = len(common) - len(asked)
-    measures = {"requests": float(len(asked)), **_shares(asked), "requests_twice": 100 * extra / len(asked)}
-    for kind in {heard.kind for heard in results} - set(KINDS):
-        own = [case for heard in results if heard.kind == kind for case in heard.cases if case.asked]
-        measures[f"requests_right_{kind}"] = _shares(own)["requests_right"]
-    measures |= {
+    others = [heard for kind in KINDS for heard in kinds[kind]]
+    measures = {
+        "requests": float(len(asked)),
+        **_shares(asked),
+        "requests_twice": 100 * (len(common) - len(asked)) / len(asked),
         "other_minutes": sum(heard.minutes for heard in others),
         "false_starts": _per_5_minutes(others),
     }
-    for kind in KINDS:
-        measures[f"false_starts_{kind}"] = _per_5_minutes([heard for heard in others if heard.kind == kind])
-    failed = [
-        {"kind": heard.kind, **dataclasses.asdict(case)}
-        for heard in results
-        for case in heard.cases
-        if case.asked != case.understood
-    ]
-    return Findings(measures=measures, cases=failed)
+    for kind in config.counts.guests:
+        measures[f"requests_right_{kind}"] = math.nan  # until it is known
+    for kind, heard in kinds.items():
+        if kind in KINDS:
+            measures[f"false_starts_{kind}"] = _per_5_minutes(heard)
+        else:
+            own = [case for one in heard for case in one.cases if case.asked]
+            measures[f"requests_right_{kind}"] = _shares(own)["requests_right"]
+    return measures
 
 
-def _shares(asked: list[Asked]) -> dict[str, float]:
+def _cases(trial: Trial) -> list[dict[str, Any]]:
+    """What was misunderstood."""
+    wrong = [case for case in trial.result.cases if case.asked != case.understood]
+    return [{"kind": trial.kind, **dataclasses.asdict(case)} for case in wrong]
+
+
+def _shares(asked: list[RequestTrial]) -> dict[str, float]:
     """Percent of requests."""
     right = sum(case.understood == case.asked for case in asked)
     missed = sum(not case.understood for case in asked)
@@ -197,8 +219,10 @@ def _shares(asked: list[Asked]) -> dict[str, float]:
     return {f"requests_{name}": 100 * count / max(1, len(asked)) for name, count in counts.items()}
 
 
-def _per_5_minutes(heard: list[Heard]) -> float:
+def _per_5_minutes(heard: list[HearingTrial]) -> float:
     return 5 * sum(len(one.cases) for one in heard) / max(1e-9, sum(one.minutes for one in heard))
 
 
-PARTS: tuple[Part, ...] = (Part(name="hearing", levels=frozenset({3}), plan=_plan, judge=_judge),)
+PARTS: tuple[Part, ...] = (
+    Part(name="hearing", levels=frozenset({3}), plan=_plan, judge=_judge, cases=_cases),
+)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from training.data.face import LIP, MOUTH, draw
-from training.data.motion import poses
+from training.data.faces.face import LIP, MOUTH, draw
+from training.data.faces.motion import poses
 
 LAGS = range(-6, 7)  # frames
 # The middle of the mouth (rows, columns in shares of the picture): nothing dark but the mouth gets there.

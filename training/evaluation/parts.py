@@ -1,7 +1,6 @@
 """What an evaluation is made of: parts, each a list of jobs that know nothing of one another.
 
-A job is one session or a few, takes the model and gives whatever its part wants to judge. Jobs run in worker
-processes, so they and what they return can be pickled.
+A job is a few trials of one kind. Jobs run in worker processes, so they and what they return can be pickled.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import functools
 import multiprocessing
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -24,14 +23,13 @@ from shared.models.pocket.family import PocketFamily
 from training.errors import TrainingError
 from training.evaluation.users import ASKED, Speakers, families, share_of
 
-Job = Callable[[PocketFamily], Any]
 SENTENCES = 10  # the fewest that ask for nothing in a bank
 HOSTS = ("espeak", "flite")  # synthesizers of the users that every machine that trains has
 GUEST_REQUESTS = 60  # of each of the others
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Effort:
+class TrialCounts:
     """How much is measured."""
 
     sentences: int  # typed, and again with the timing of the original
@@ -39,6 +37,7 @@ class Effort:
     voices: tuple[str, ...]  # synthesizers of the users
     guests: tuple[str, ...]  # and others that only ask, where they are installed
     requests: int  # that are only listened to
+    unseen_requests: int  # likewise, worded as never in training
     others: int  # sentences that ask for nothing
     other_minutes: float  # in which nothing is asked
     questions: int  # that are answered aloud
@@ -49,65 +48,92 @@ class Effort:
     answers: int  # about scenes
 
 
-FULL = Effort(
-    sentences=85, clips=85, voices=HOSTS, guests=("festival", "kokoro", "piper"), requests=400, others=160,
-    other_minutes=40, questions=48, interruptions=48, talks=8, gazes=12, scenes=240, answers=60,
+FULL = TrialCounts(
+    sentences=85, clips=85, voices=HOSTS, guests=("festival", "kokoro", "piper"), requests=400,
+    unseen_requests=200, others=160, other_minutes=40, questions=48, interruptions=48, talks=8, gazes=12,
+    scenes=240, answers=60,
 )  # fmt: skip
-SHORT = Effort(
-    sentences=6, clips=12, voices=HOSTS, guests=(), requests=40, others=20, other_minutes=2.4, questions=6,
-    interruptions=3, talks=1, gazes=1, scenes=40, answers=4,
+SHORT = TrialCounts(
+    sentences=10, clips=12, voices=HOSTS, guests=(), requests=80, unseen_requests=20, others=20,
+    other_minutes=4, questions=12, interruptions=6, talks=2, gazes=2, scenes=80, answers=16,
 )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Setting:
+class PairTimes:
+    """Model-side time, from a unit of the user to that of the agent, of a session of the two processes."""
+
+    p50_ms: float
+    p99_ms: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvaluationConfig:
     """What a part plans its jobs from; `data` is the folder where users' voices are kept."""
 
-    effort: Effort
+    counts: TrialCounts
     seed: int
     data: Path
+    pair: PairTimes
 
-    def speakers(self) -> list[Speakers]:
-        """Those of the synthesizers that are wanted and there."""
-        effort = self.effort
+    def speakers(self, *, unseen_wordings: bool = False) -> list[Speakers]:
+        """Those of the synthesizers that are wanted and there, with what they say spoken."""
+        counts = self.counts
+        requests = counts.unseen_requests if unseen_wordings else counts.requests
         return [
-            Speakers(
-                folder=self.data,
-                family=family,
-                requests=share_of(family, effort.requests, effort.voices, least=len(ASKED)),
-                others=share_of(family, effort.others, effort.voices, least=SENTENCES),
+            Speakers.speak(
+                self.data,
+                family,
+                requests=share_of(family, requests, counts.voices, least=len(ASKED)),
+                others=SENTENCES
+                if unseen_wordings
+                else share_of(family, counts.others, counts.voices, least=SENTENCES),
+                unseen_wordings=unseen_wordings,
             )
-            for family in families(effort.voices)
+            for family in families(counts.voices)
         ]
 
     def guests(self) -> list[Speakers]:
         """Those of the others that are there."""
         return [
-            Speakers(folder=self.data, family=family, requests=GUEST_REQUESTS, others=SENTENCES)
-            for family in families(self.effort.guests)
+            Speakers.speak(self.data, family, requests=GUEST_REQUESTS, others=SENTENCES)
+            for family in families(self.counts.guests)
         ]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Findings:
-    """What a part measured, and single cases for whoever wants to know why."""
+class EvaluationJob:
+    """Some trials of one kind, done by one process: `do` gives one result for each of `trials`."""
 
-    measures: dict[str, float]
-    cases: list[dict[str, Any]]
+    kind: str
+    trials: int
+    do: Callable[[PocketFamily], Sequence[Any]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trial:
+    """What came out of one trial."""
+
+    kind: str
+    result: Any
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
-    """One kind of measurement: `plan` makes its jobs, `judge` reads their results in order."""
+    """One kind of measurement: `plan` makes its jobs, `judge` turns their trials into measures.
+
+    `case` is what a trial leaves in the JSON for whoever wants to know why; None if there is nothing to tell.
+    """
 
     name: str
     levels: frozenset[int]
-    plan: Callable[[Setting], list[Job]]
-    judge: Callable[[list[Any]], Findings]
+    plan: Callable[[EvaluationConfig], list[EvaluationJob]]
+    judge: Callable[[list[Trial], EvaluationConfig], dict[str, float]]
+    cases: Callable[[Trial], list[dict[str, Any]]] = lambda _: []
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Source:
+class ModelSource:
     """Which model is measured, and on what."""
 
     config: str
@@ -117,7 +143,7 @@ class Source:
 
 
 @functools.cache
-def load(source: Source) -> PocketFamily:
+def load(source: ModelSource) -> PocketFamily:
     """Build the model, once a process.
 
     Raises:
@@ -136,38 +162,42 @@ def load(source: Source) -> PocketFamily:
     return family
 
 
-def _work(source: Source, job: Job) -> Any:
-    return job(load(source))
+def _work(source: ModelSource, job: EvaluationJob) -> list[Trial]:
+    results = [Trial(kind=job.kind, result=result) for result in job.do(load(source))]
+    assert len(results) == job.trials, f"{job.kind}: {len(results)} of {job.trials}"
+    return results
 
 
 def measure(
-    source: Source,
-    plans: Mapping[str, list[Job]],
+    source: ModelSource,
+    plans: Mapping[str, list[EvaluationJob]],
     *,
     workers: int,
     advance: Callable[[str], None],
-) -> dict[str, list[Any]]:
-    """Do all jobs of the plans, in `workers` processes (1: in this one); returns their results in order.
+) -> dict[str, list[Trial]]:
+    """Do all jobs of the plans, in `workers` processes (1: in this one); returns their trials in order.
 
     `advance` hears the name of a plan whenever one of its jobs is done.
     """
-    results: dict[str, list[Any]] = {name: [] for name in plans}
-    done: Iterator[tuple[str, Any]]
+    results: dict[str, list[Trial]] = {name: [] for name in plans}
+    done: Iterator[tuple[str, list[Trial]]]
     if workers == 1:
         done = ((name, _work(source, job)) for name, jobs in plans.items() for job in jobs)
     else:
         done = _spread(source, plans, workers)
-    for name, result in done:
-        results[name].append(result)
+    for name, trials in done:
+        results[name] += trials
         advance(name)
     return results
 
 
-def _spread(source: Source, plans: Mapping[str, list[Job]], workers: int) -> Iterator[tuple[str, Any]]:
+def _spread(
+    source: ModelSource, plans: Mapping[str, list[EvaluationJob]], workers: int
+) -> Iterator[tuple[str, list[Trial]]]:
     # Processes are spawned: torch's threads don't survive a fork. Ctrl-C is for this one, which ends them.
     pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
     handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    futures: list[tuple[str, Future[Any]]] = [
+    futures: list[tuple[str, Future[list[Trial]]]] = [
         (name, pool.submit(_work, source, job)) for name, jobs in plans.items() for job in jobs
     ]
     signal.signal(signal.SIGINT, handler)

@@ -10,7 +10,7 @@ import numpy as np
 from faster_whisper import WhisperModel
 from numpy.typing import NDArray
 
-from shared.models.pocket.spelling.spell import written_out
+from shared.models.pocket.speech.spelling.spell import written_out
 
 
 @functools.cache

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.models.pocket.dialogue.replies import Colour, Request, reply
 from shared.models.pocket.family import PocketFamily
-from shared.models.pocket.replies import Colour, Request, reply
-from training.data.gaze import gaze_of
-from training.data.users import Sight, follow, still
+from training.data.faces.gaze import gaze_of
+from training.data.split import judging_rng
+from training.data.vision.scene import VisualScene, follow, still
 from training.evaluation.conversation import Conversation
-from training.evaluation.parts import Findings, Job, Part, Setting
+from training.evaluation.parts import EvaluationConfig, EvaluationJob, Part, Trial
 from training.evaluation.recogniser import words_of
 from training.evaluation.users import (
-    MODEL_SIDE_S,
     UNIT_S,
     UNIT_SAMPLES,
     Speakers,
@@ -28,8 +29,8 @@ from training.evaluation.users import (
 
 GAZE_UNITS = 75  # 12 s
 WALK_FRAMES, STAY_FRAMES = (10, 60), (5, 60)
+FPS = 25
 LAGS = range(16)  # frames by which the gaze may be behind the user, within their units
-LATE_FRAMES = round((UNIT_S + MODEL_SIDE_S) * 25)  # until a unit of the agent is seen
 SCENE_UNITS = 6
 SCENES_A_JOB = 40
 ANSWERS_A_JOB = 10
@@ -50,7 +51,7 @@ class Gaze:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Seen:
+class VisionTrial:
     """One scene: what was there and what the agent took it for."""
 
     there: bool
@@ -60,7 +61,7 @@ class Seen:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Answer:
+class AnswerTrial:
     """What was asked about a scene, what should have been said, and what was."""
 
     asked: str
@@ -81,9 +82,9 @@ def stroll(rng: np.random.Generator, num_frames: int) -> NDArray[np.float64]:
     return np.concatenate(pieces)[:num_frames]
 
 
-def be_watched(family: PocketFamily, seed: int) -> Gaze:
+def be_watched(family: PocketFamily, seed: int) -> list[Gaze]:
     """Let a user walk about in silence and look at the agent's eyes."""
-    rng = np.random.default_rng(seed)
+    rng = judging_rng(seed)
     conversation = Conversation(family, seed)
     path = stroll(rng, GAZE_UNITS * family.media.frames_per_unit)
     sight = follow(rng, path.astype(np.float32), held_out=True)
@@ -91,16 +92,19 @@ def be_watched(family: PocketFamily, seed: int) -> Gaze:
     emissions = [conversation.reply(user)[1] for user in observations(family, silence, sight.frames)]
     gaze = [gaze_of(frame) or (np.nan, np.nan) for emission in emissions for frame in emission.frames]
     # The agent faces the user: what its camera sees on the right is at its left.
-    return Gaze(user=path * (-1, 1), gaze=np.array(gaze))
+    return [Gaze(user=path * (-1, 1), gaze=np.array(gaze))]
 
 
-def gaze_measures(sessions: list[Gaze]) -> dict[str, float]:
-    """Correlation for each axis at the lag that is best for both, and the distance that is left there."""
+def gaze_measures(sessions: list[Gaze], model_side_s: float) -> dict[str, float]:
+    """Correlation for each axis at the lag that is best for both, and the distance that is left there.
+
+    A unit of the agent is seen a unit and `model_side_s` after the user's began.
+    """
     at = {lag: _correlations(sessions, lag) for lag in LAGS}
     best = max(at, key=lambda lag: sum(at[lag]))
     user, gaze = _late(sessions, best)
     off = float(np.hypot(*(user - gaze).T).mean()) if len(user) else np.nan
-    lag = best + LATE_FRAMES
+    lag = best + round((UNIT_S + model_side_s) * FPS)
     return {"gaze_x": at[best][0], "gaze_y": at[best][1], "gaze_lag_frames": float(lag), "gaze_off": off}
 
 
@@ -120,7 +124,7 @@ def _correlations(sessions: list[Gaze], lag: int) -> tuple[float, float]:
     return x, y
 
 
-def scene(rng: np.random.Generator, units: int) -> Sight:
+def scene(rng: np.random.Generator, units: int) -> VisualScene:
     """Somebody or nobody, with something of a colour or with nothing, of kinds that no training drew."""
     x, y = rng.uniform(-EDGE, EDGE, 2).tolist()
     place = None if rng.random() < EMPTY else (x, y)
@@ -128,18 +132,18 @@ def scene(rng: np.random.Generator, units: int) -> Sight:
     return still(rng, units, place=place, colour=colour, held_out=True)
 
 
-def look_at(family: PocketFamily, scenes: int, seed: int) -> list[Seen]:
+def look_at(family: PocketFamily, scenes: int, seed: int) -> list[VisionTrial]:
     """Show scenes for a second each, and read what the agent would answer if it were asked then."""
     results = []
     for number in range(scenes):
-        rng = np.random.default_rng((seed, number))
+        rng = judging_rng(seed, number)
         conversation = Conversation(family, seed + number)
         sight = scene(rng, SCENE_UNITS)
         for user in observations(family, np.zeros(SCENE_UNITS * UNIT_SAMPLES, np.float32), sight.frames):
             conversation.hear(user)
-        manners = conversation.state.manners
+        manners = conversation.state.turn_taking
         results.append(
-            Seen(
+            VisionTrial(
                 there=bool(sight.present[-1]), thought_there=manners.present,
                 colour=Colour(int(sight.colour[-1])).name.lower(), thought_colour=manners.colour.name.lower(),
             )
@@ -147,12 +151,12 @@ def look_at(family: PocketFamily, scenes: int, seed: int) -> list[Seen]:
     return results
 
 
-def ask_about(family: PocketFamily, users: list[Speakers], seed: int) -> list[Answer]:
+def ask_about(family: PocketFamily, users: list[Speakers], seed: int) -> list[AnswerTrial]:
     """Ask what the agent sees, or which colour this is, and read its answer."""
     results = []
     for number, speakers in enumerate(users):
         bank = speakers.bank()
-        rng = np.random.default_rng((seed, number))
+        rng = judging_rng(seed, number)
         request = Request.SEE if number % 2 else Request.COLOUR
         question = bank.utterance(int(rng.choice(asking(bank, request))))
         sound = staged(rng, in_turn([question], rng, first_s=FIRST_S, pause_s=FIRST_S), tail_s=TAIL_S).pcm
@@ -160,57 +164,73 @@ def ask_about(family: PocketFamily, users: list[Speakers], seed: int) -> list[An
         conversation = Conversation(family, seed + number)
         said = [conversation.hear(user).text for user in observations(family, sound, sight.frames)]
         right = reply(request, last="", present=bool(sight.present[-1]), colour=Colour(int(sight.colour[-1])))
-        results.append(Answer(asked=question.text, right=right, said="".join(said).strip()))
+        results.append(AnswerTrial(asked=question.text, right=right, said="".join(said).strip()))
     return results
 
 
-def _plan_gaze(setting: Setting) -> list[Job]:
-    return [partial(be_watched, seed=setting.seed + index) for index in range(setting.effort.gazes)]
-
-
-def _judge_gaze(results: list[Gaze]) -> Findings:
-    return Findings(measures=gaze_measures(results), cases=[])
-
-
-def _plan_sight(setting: Setting) -> list[Job]:
-    count = setting.effort.scenes
+def _plan_gaze(config: EvaluationConfig) -> list[EvaluationJob]:
     return [
-        partial(look_at, scenes=min(SCENES_A_JOB, count - at), seed=setting.seed + at)
-        for at in range(0, count, SCENES_A_JOB)
+        EvaluationJob(kind="walk", trials=1, do=partial(be_watched, seed=config.seed + index))
+        for index in range(config.counts.gazes)
     ]
 
 
-def _judge_sight(results: list[list[Seen]]) -> Findings:
-    scenes = [one for batch in results for one in batch]
+def _judge_gaze(trials: list[Trial], config: EvaluationConfig) -> dict[str, float]:
+    return gaze_measures([trial.result for trial in trials], config.pair.p50_ms / 1000)
+
+
+def _plan_scenes(config: EvaluationConfig) -> list[EvaluationJob]:
+    jobs = []
+    for at in range(0, config.counts.scenes, SCENES_A_JOB):
+        some = min(SCENES_A_JOB, config.counts.scenes - at)
+        look = partial(look_at, scenes=some, seed=config.seed + at)
+        jobs.append(EvaluationJob(kind="scene", trials=some, do=look))
+    return jobs
+
+
+def _judge_scenes(trials: list[Trial], config: EvaluationConfig) -> dict[str, float]:
+    del config
+    scenes: list[VisionTrial] = [trial.result for trial in trials]
     there = [one.there == one.thought_there for one in scenes]
     colour = [one.colour == one.thought_colour for one in scenes]
-    measures = {
+    return {
         "scenes": float(len(scenes)),
         "present_right": 100 * float(np.mean(there)),
         "colour_right": 100 * float(np.mean(colour)),
-        "sight_right": 100 * float(np.mean(np.logical_and(there, colour))),
+        "vision_right": 100 * float(np.mean(np.logical_and(there, colour))),
     }
-    wrong = [asdict(one) for one, a, b in zip(scenes, there, colour, strict=True) if not (a and b)]
-    return Findings(measures=measures, cases=wrong)
 
 
-def _plan_answers(setting: Setting) -> list[Job]:
-    users = setting.speakers()
-    turns = [users[index // 2 % len(users)] for index in range(setting.effort.answers)]
-    return [
-        partial(ask_about, users=turns[at : at + ANSWERS_A_JOB], seed=setting.seed + at)
-        for at in range(0, len(turns), ANSWERS_A_JOB)
-    ]
+def _wrong_scenes(trial: Trial) -> list[dict[str, Any]]:
+    one: VisionTrial = trial.result
+    right = (one.there, one.colour) == (one.thought_there, one.thought_colour)
+    return [] if right else [asdict(one)]
 
 
-def _judge_answers(results: list[list[Answer]]) -> Findings:
-    answers = [one for batch in results for one in batch]
-    right = 100 * float(np.mean([words_of(one.right) == words_of(one.said) for one in answers]))
-    return Findings(measures={"sight_answers_right": right}, cases=[asdict(one) for one in answers])
+def _plan_answers(config: EvaluationConfig) -> list[EvaluationJob]:
+    users = config.speakers()
+    turns = [users[index // 2 % len(users)] for index in range(config.counts.answers)]
+    jobs = []
+    for at in range(0, len(turns), ANSWERS_A_JOB):
+        some = turns[at : at + ANSWERS_A_JOB]
+        do = partial(ask_about, users=some, seed=config.seed + at)
+        jobs.append(EvaluationJob(kind="question", trials=len(some), do=do))
+    return jobs
+
+
+def _judge_answers(trials: list[Trial], config: EvaluationConfig) -> dict[str, float]:
+    del config
+    right = [words_of(trial.result.right) == words_of(trial.result.said) for trial in trials]
+    return {"vision_answers_right": 100 * float(np.mean(right))}
 
 
 PARTS: tuple[Part, ...] = (
     Part(name="gaze", levels=frozenset({5}), plan=_plan_gaze, judge=_judge_gaze),
-    Part(name="sight", levels=frozenset({5}), plan=_plan_sight, judge=_judge_sight),
-    Part(name="asked about sight", levels=frozenset({5}), plan=_plan_answers, judge=_judge_answers),
-)
+    Part(
+        name="scenes", levels=frozenset({5}), plan=_plan_scenes, judge=_judge_scenes, cases=_wrong_scenes
+    ),
+    Part(
+        name="asked about scenes", levels=frozenset({5}), plan=_plan_answers, judge=_judge_answers,
+        cases=lambda trial: [asdict(trial.result)],
+    ),
+)  # fmt: skip

@@ -35,7 +35,7 @@ class Drift:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Comparison:
+class DriftReport:
     """What changed within a session, and what holds for the whole of it."""
 
     rows: list[Drift]
@@ -50,7 +50,7 @@ class Comparison:
         }
 
 
-def compare(recording: Path, report: Path | None) -> Comparison:
+def compare(recording: Path, report: Path | None) -> DriftReport:
     """Read a recording of the agent (`live --record`) and the report of its session.
 
     Raises:
@@ -70,7 +70,7 @@ def compare(recording: Path, report: Path | None) -> Comparison:
         "longest frozen stretch (s)": pictures.frozen_s,
         "longest stretch of sound (s)": _unbroken_s(sound),
     }
-    return Comparison(rows=rows, whole=whole | ({} if report is None else _reported(report, sound)))
+    return DriftReport(rows=rows, whole=whole | ({} if report is None else _reported(report, sound)))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,4 +1,4 @@
-"""The table of the model card: what was measured beside the goals, and what fell below its bar."""
+"""The table of the model card: what was measured beside the goals, with what it was measured."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Row:
 
     @property
     def shown(self) -> str:
-        """The value in as many digits as mean something."""
+        """The value in as many digits as mean something, with its unit."""
         if math.isnan(self.value):
-            return "–"
-        if self.value.is_integer():
-            return f"{self.value:.0f}".replace("-", "−")
-        digits = 1 if self.measure.unit else 2
-        return f"{self.value:.{digits}f}".replace("-", "−")
+            return "not installed" if self.measure.optional else "–"
+        if math.isinf(self.value):
+            return "never"
+        digits = 0 if self.value.is_integer() else 1 if self.measure.unit else 2
+        return f"{self.value:.{digits}f} {self.measure.unit}".rstrip().replace("-", "−")
 
     @property
     def verdict(self) -> str:
@@ -46,32 +46,28 @@ def rows(measured: Mapping[str, float]) -> Iterator[Row]:
             yield Row(measure=measure, value=measured[measure.name])
 
 
-def fallen(measured: Mapping[str, float]) -> Iterator[str]:
-    """One line for each measure that is outside its gate."""
-    for row in rows(measured):
-        gate = row.measure.gate
-        if gate is not None and not gate.hold(row.value):
-            measure = row.measure
-            yield f"level {measure.level}: {measure.what}: {row.value:.2f} {measure.unit}, must be {gate}"
-
-
-def markdown(measured: Mapping[str, float]) -> str:
-    """The table as the card shows it."""
-    lines = ["| level | measure | goal | measured | |", "|---|---|---|---|---|"]
+def markdown(measured: Mapping[str, float], head: str) -> str:
+    """The table as the card shows it, under a line that says with what it was measured."""
+    lines = [head, "", "| level | measure | goal | measured | |", "|---|---|---|---|---|"]
     for row in rows(measured):
         measure = row.measure
         goal = "" if measure.goal is None else f"{measure.goal} {measure.unit}".rstrip()
-        value = f"{row.shown} {measure.unit}".rstrip()
-        lines.append(f"| {measure.level} | {measure.what} | {goal} | {value} | {row.verdict} |")
+        lines.append(f"| {measure.level} | {measure.title} | {goal} | {row.shown} | {row.verdict} |")
     return "\n".join(lines)
 
 
-def write_card(path: Path, measured: Mapping[str, float]) -> None:
+def write_card(path: Path, measured: Mapping[str, float], head: str) -> None:
     """Put the table between the two markers of a card.
 
     Raises:
         TrainingError: there is no such file, or no such markers in it.
     """
+    before, after = around_table(path)
+    path.write_text(f"{before}{BEGIN}\n{markdown(measured, head)}\n{END}{after}", encoding="utf-8")
+
+
+def around_table(path: Path) -> tuple[str, str]:
+    """What stands before and after the table of a card; raises as `write_card` does."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -80,4 +76,4 @@ def write_card(path: Path, measured: Mapping[str, float]) -> None:
     _, end, after = rest.partition(END)
     if not (begin and end):
         raise TrainingError(f"--card {path}: it needs the lines {BEGIN} and {END}, in this order")
-    path.write_text(f"{before}{BEGIN}\n{markdown(measured)}\n{END}{after}", encoding="utf-8")
+    return before, after

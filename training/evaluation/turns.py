@@ -13,18 +13,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.models.pocket.dialogue.replies import Request
 from shared.models.pocket.family import PocketFamily
-from shared.models.pocket.replies import Request
-from training.data.gaze import nod_of
-from training.data.scenes import Scene
-from training.data.synth import RATE
-from training.data.targets import Placed
-from training.data.users import watch
+from training.data.faces.gaze import nod_of
+from training.data.hearing.scenes import AudioScene
+from training.data.hearing.targets import Placed
+from training.data.noise.synth import RATE
+from training.data.split import judging_rng
+from training.data.vision.scene import watch
 from training.evaluation.conversation import Conversation, sound_of
-from training.evaluation.parts import Findings, Job, Part, Setting
+from training.evaluation.hearing import Answer, matched
+from training.evaluation.measures import as_json
+from training.evaluation.parts import EvaluationConfig, EvaluationJob, Part, Trial
 from training.evaluation.signals import WINDOW, loud, seconds, within
 from training.evaluation.users import (
-    MODEL_SIDE_S,
     UNIT_S,
     UNIT_SAMPLES,
     Speakers,
@@ -47,15 +49,17 @@ NOD, NOD_FRAMES = 0.4, 12  # the head is down so far for a nod, which lasts no l
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Turns:
+class TurnTrial:
     """One session.
 
     Attributes:
         kind: `question`, `interruption` or `talk`, in which nothing is asked.
         text: what the user said.
         understood: all that the agent took for a request.
-        answer_s: from the end of the question to the agent's first sound; NaN without one.
-        hush_s: from the user's voice to the end of the story's sound; NaN if no story was told.
+        answer_s: from the end of the question to the first sound of an answer to what was asked; infinite
+            without one; NaN if nothing was asked.
+        hush_s: from the user's voice to the end of the story's sound; infinite if the agent spoke on to the
+            end of the interruption; NaN if no story was told.
         user_s: how long the user spoke.
         over_s: how long the agent spoke meanwhile, but for the time it takes to react.
         babble_s: how long it spoke before anything was asked.
@@ -76,36 +80,44 @@ class Turns:
 
 
 def live_through(
-    family: PocketFamily, scene: Scene, rng: np.random.Generator
-) -> tuple[list[str], NDArray[np.bool_], NDArray[np.float64]]:
-    """What was taken for requests; in each 10 ms, whether the agent is heard; its nod in each frame."""
+    family: PocketFamily, scene: AudioScene, rng: np.random.Generator, model_side_s: float
+) -> tuple[list[Answer], NDArray[np.bool_], NDArray[np.float64]]:
+    """What was taken for requests when; in each 10 ms, whether the agent is heard; its nod in each frame."""
     conversation = Conversation(family, int(rng.integers(2**31)))
-    sight = watch(rng, len(scene.pcm) // UNIT_SAMPLES, held_out=True)
-    understood, sound, heads = [], [np.zeros(round((UNIT_S + MODEL_SIDE_S) * RATE), np.float32)], []
-    for user in observations(family, scene.pcm, sight.frames):
+    view = watch(rng, len(scene.pcm) // UNIT_SAMPLES, held_out=True)
+    understood, heads = list[Answer](), list[float]()
+    sound = [np.zeros(round((UNIT_S + model_side_s) * RATE), np.float32)]
+    for unit, user in enumerate(observations(family, scene.pcm, view.frames)):
         said, emission = conversation.reply(user)
-        understood += [said.heard] if said.heard else []
+        understood += [((unit + 1) * UNIT_S, said.heard)] if said.heard else []
         sound.append(sound_of(emission))
         heads += [nod_of(frame) for frame in emission.frames]
     return understood, loud(np.concatenate(sound)), np.array(heads)
 
 
 def session(
-    family: PocketFamily, kind: str, said: list[Placed], text: str, rng: np.random.Generator
-) -> Turns:
+    family: PocketFamily,
+    kind: str,
+    said: list[Placed],
+    text: str,
+    rng: np.random.Generator,
+    *,
+    model_side_s: float,
+) -> TurnTrial:
     """Let a user say something and see what the agent does."""
     tail_s = {"question": ANSWER_S, "interruption": ANSWER_S, "talk": LISTEN_S}[kind]
     scene = staged(rng, said, tail_s=tail_s)
-    understood, heard, heads = live_through(family, scene, rng)
+    understood, heard, heads = live_through(family, scene, rng, model_side_s=model_side_s)
     spans = [(event.start_s, event.end_s) for event in scene.events]
     user = within(spans, len(heard))
     noticed = within([(start + REACTION_S, end) for start, end in spans], len(heard))
     before = np.arange(len(heard)) * WINDOW / RATE < (np.inf if kind == "talk" else spans[0][0])
-    return Turns(
+    asked = said[0].spoken.request.name.lower()
+    return TurnTrial(
         kind=kind,
         text=text,
-        understood=understood,
-        answer_s=first_sound_s(heard, spans[0][0]) - spans[0][1] if kind == "question" else np.nan,
+        understood=[name for _, name in understood],
+        answer_s=answered_s(heard, understood, (asked, *spans[0])) if kind == "question" else np.nan,
         hush_s=hushed_s(heard, spans[-1]) if kind == "interruption" else np.nan,
         user_s=seconds(user),
         over_s=seconds(heard & noticed),
@@ -115,17 +127,27 @@ def session(
     )
 
 
-def first_sound_s(heard: NDArray[np.bool_], since_s: float) -> float:
-    """When the agent is first heard after a moment, in seconds; NaN if never."""
+def answered_s(
+    heard: NDArray[np.bool_], understood: list[Answer], question: tuple[str, float, float]
+) -> float:
+    """How long after the end of a (request, start, end) its answer is heard; infinite if it never is.
+
+    An answer is to what was asked: sound that follows another decision, or none, is no answer.
+    """
+    asked, _, end_s = question
+    ((answer,), _) = matched(understood, [question])
+    if answer is None or answer[1] != asked:
+        return np.inf
     at = np.flatnonzero(heard)
-    after = at[at >= since_s * RATE / WINDOW]
-    return float(after[0]) * WINDOW / RATE if len(after) else np.nan
+    after = at[at >= round(max(end_s, answer[0]) * RATE / WINDOW)]
+    return float(after[0]) * WINDOW / RATE - end_s if len(after) else np.inf
 
 
 def hushed_s(heard: NDArray[np.bool_], interruption: tuple[float, float]) -> float:
     """How long after the start of an interruption the agent falls silent; NaN if it was silent anyway.
 
-    Silent is who isn't heard for SILENT_S: an answer to what interrupts may follow before its last word.
+    Infinite if it speaks to the end. Silent is who isn't heard for SILENT_S: an answer to what interrupts may
+    follow before its last word.
     """
     start, end = (round(at * RATE / WINDOW) for at in interruption)
     if not heard[max(0, start - round(STORY_S * RATE / WINDOW)) : start].any():
@@ -134,7 +156,7 @@ def hushed_s(heard: NDArray[np.bool_], interruption: tuple[float, float]) -> flo
     at = start
     while at < end and heard[at : at + gap].any():
         at += 1
-    return (at - start) * WINDOW / RATE
+    return (at - start) * WINDOW / RATE if at < end else np.inf
 
 
 def count_nods(heads: NDArray[np.float64]) -> int:
@@ -144,88 +166,104 @@ def count_nods(heads: NDArray[np.float64]) -> int:
     return 1 + int((np.diff(starts) > NOD_FRAMES).sum()) if len(starts) else 0
 
 
-def ask(family: PocketFamily, users: list[Speakers], seed: int) -> list[Turns]:
+def ask(family: PocketFamily, users: list[Speakers], seed: int, model_side_s: float) -> list[TurnTrial]:
     """One question to each bank's users."""
     results = []
     for number, speakers in enumerate(users):
         bank = speakers.bank()
-        rng = np.random.default_rng((seed, number))
+        rng = judging_rng(seed, number)
         question = bank.utterance(int(rng.choice(asking(bank))))
         said = in_turn([question], rng, first_s=FIRST_S, pause_s=PAUSES_S)
-        results.append(session(family, "question", said, question.text, rng))
+        results.append(session(family, "question", said, question.text, rng, model_side_s=model_side_s))
     return results
 
 
-def interrupt(family: PocketFamily, users: list[Speakers], seed: int) -> list[Turns]:
+def interrupt(family: PocketFamily, users: list[Speakers], seed: int, model_side_s: float) -> list[TurnTrial]:
     """Ask for a story, and speak while it is told."""
     results = []
     for number, speakers in enumerate(users):
         bank = speakers.bank()
-        rng = np.random.default_rng((seed, number))
+        rng = judging_rng(seed, number)
         wish = bank.utterance(int(rng.choice(asking(bank, Request.STORY))))
         said = in_turn([wish], rng, first_s=FIRST_S, pause_s=PAUSES_S)
         lengths = np.diff(bank.starts)
         other = bank.utterance(int(rng.choice(np.flatnonzero(lengths > SHORTEST_S * RATE))))
         said.append(Placed(spoken=other, start=said[0].end + round(rng.uniform(*INTERRUPT_AFTER_S) * RATE)))
-        results.append(session(family, "interruption", said, f"{wish.text} / {other.text}", rng))
+        results.append(
+            session(
+                family, "interruption", said, f"{wish.text} / {other.text}", rng, model_side_s=model_side_s
+            )
+        )
     return results
 
 
-def talk(family: PocketFamily, users: list[Speakers], seed: int) -> list[Turns]:
+def talk(family: PocketFamily, users: list[Speakers], seed: int, model_side_s: float) -> list[TurnTrial]:
     """Say a few sentences that ask for nothing."""
     results = []
     for number, speakers in enumerate(users):
         bank = speakers.bank()
-        rng = np.random.default_rng((seed, number))
+        rng = judging_rng(seed, number)
         chosen = rng.choice(np.flatnonzero(bank.requests == Request.NONE), SENTENCES_A_SESSION)
         spoken = [bank.utterance(int(index)) for index in chosen]
         said = in_turn(spoken, rng, first_s=FIRST_S, pause_s=PAUSES_S)
-        results.append(session(family, "talk", said, spoken[0].text, rng))
+        results.append(session(family, "talk", said, spoken[0].text, rng, model_side_s=model_side_s))
     return results
 
 
-def _plan(setting: Setting) -> list[Job]:
-    users = setting.speakers()
-    effort = setting.effort
-    jobs: list[Job] = []
-    for kind, count in ((ask, effort.questions), (interrupt, effort.interruptions), (talk, effort.talks)):
+def _plan(config: EvaluationConfig) -> list[EvaluationJob]:
+    users, counts = config.speakers(), config.counts
+    kinds = (
+        ("question", ask, counts.questions),
+        ("interruption", interrupt, counts.interruptions),
+        ("talk", talk, counts.talks),
+    )
+    jobs: list[EvaluationJob] = []
+    for kind, act, count in kinds:
         turns = [users[index % len(users)] for index in range(count)]
-        jobs += [
-            partial(kind, users=turns[at : at + SESSIONS_A_JOB], seed=setting.seed + at)
-            for at in range(0, count, SESSIONS_A_JOB)
-        ]
+        for at in range(0, count, SESSIONS_A_JOB):
+            some = turns[at : at + SESSIONS_A_JOB]
+            do = partial(act, users=some, seed=config.seed + at, model_side_s=config.pair.p50_ms / 1000)
+            jobs.append(EvaluationJob(kind=kind, trials=len(some), do=do))
     return jobs
 
 
-def _judge(results: list[list[Turns]]) -> Findings:
-    sessions = [session for batch in results for session in batch]
+def _judge(trials: list[Trial], config: EvaluationConfig) -> dict[str, float]:
+    sessions: list[TurnTrial] = [trial.result for trial in trials]
     talks = [session for session in sessions if session.kind == "talk"]
     answers = np.array([session.answer_s for session in sessions if session.kind == "question"])
     hushes = np.array([session.hush_s for session in sessions if session.kind == "interruption"])
+    hushes = hushes[~np.isnan(hushes)]
     quiet_s = sum(session.quiet_s for session in sessions)
-    measures = {
-        "answer_ms_p50": _percentile_ms(answers, 50),
-        "answer_ms_p95": _percentile_ms(answers, 95),
-        "answers_missing": 100 * float(np.isnan(answers).mean()),
-        "interruptions": float((~np.isnan(hushes)).sum()),
-        "hush_ms_p50": _percentile_ms(hushes, 50),
-        "hush_ms_p95": _percentile_ms(hushes, 95),
+    # Sessions were lived through with the pair's usual time; the slowest answers get its slowest units.
+    slow_ms = config.pair.p99_ms - config.pair.p50_ms
+    return {
+        "model_side_ms_p50": config.pair.p50_ms,
+        "model_side_ms_p99": config.pair.p99_ms,
+        "answer_ms_p50": percentile_ms(answers, 50),
+        "answer_ms_p95": percentile_ms(answers, 95) + slow_ms,
+        "answers_missing": 100 * float(np.isinf(answers).mean()) if len(answers) else np.nan,
+        "interruptions": float(len(hushes)),
+        "hush_ms_p50": percentile_ms(hushes, 50),
+        "hush_ms_p95": percentile_ms(hushes, 95) + slow_ms,
         "talk_over": 100 * sum(s.over_s for s in sessions) / sum(s.user_s for s in sessions),
         "babble": 60 * sum(s.babble_s for s in sessions) / quiet_s,
         "nods": 60 * sum(s.nods for s in talks) / max(1e-9, sum(s.quiet_s for s in talks)),
     }
-    return Findings(measures=measures, cases=[_case(session) for session in sessions])
 
 
-def _case(one: Turns) -> dict[str, Any]:
-    """A session for JSON, which knows no NaN."""
-    return {name: None if value != value else value for name, value in asdict(one).items()}  # noqa: PLR0124
+def _case(trial: Trial) -> list[dict[str, Any]]:
+    """A session for JSON, which knows neither NaN nor infinity."""
+    row = asdict(trial.result)
+    return [{key: as_json(value) if isinstance(value, float) else value for key, value in row.items()}]
 
 
-def _percentile_ms(seconds_each: NDArray[np.float64], percent: float) -> float:
-    """Of those that are known; NaN if none is."""
-    known = seconds_each[~np.isnan(seconds_each)]
-    return 1000 * float(np.percentile(known, percent)) if len(known) else np.nan
+def percentile_ms(seconds_each: NDArray[np.float64], percent: float) -> float:
+    """The least time that so many percent or more keep to; infinite where they never do, NaN for none."""
+    if not len(seconds_each):
+        return np.nan
+    return 1000 * float(np.percentile(seconds_each, percent, method="inverted_cdf"))
 
 
-PARTS: tuple[Part, ...] = (Part(name="taking turns", levels=frozenset({4}), plan=_plan, judge=_judge),)
+PARTS: tuple[Part, ...] = (
+    Part(name="taking turns", levels=frozenset({4}), plan=_plan, judge=_judge, cases=_case),
+)

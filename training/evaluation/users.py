@@ -13,20 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.models.family import UserUnit
+from shared.models.pocket.dialogue.replies import Request
 from shared.models.pocket.family import PocketFamily
-from shared.models.pocket.replies import Request
-from training.data.bank import Bank, load_bank
-from training.data.noise import background
-from training.data.rooms import captured, faint_noise, impulse_response, worn
-from training.data.scenes import COMMON, SNR_DB, VOICE_DB, Scene, scene_of, voiced
-from training.data.synth import RATE, decibels
-from training.data.targets import FRAME, Placed
-from training.data.voices import SHARES, Spoken, installed
+from training.data.hearing.scenes import COMMON, SNR_DB, VOICE_DB, AudioScene, scene_of, voiced
+from training.data.hearing.targets import FRAME, Placed
+from training.data.noise.acoustics import captured, faint_noise, impulse_response, worn
+from training.data.noise.background import background
+from training.data.noise.synth import RATE, decibels
+from training.data.split import Split
+from training.data.voices.bank import UtteranceBank, load_bank
+from training.data.voices.speakers import SHARES, UserUtterance, installed
 
 BANK_SEED = 4711  # of what is said and how: fixed, so that two evaluations hear the same
 UNIT_S = 0.16
 UNIT_SAMPLES = 2560
-MODEL_SIDE_S = 0.040  # from the end of the user's unit to the agent's, as `scripts/bench pair` measures it
 ASKED = [request for request in Request if request]
 
 
@@ -51,33 +51,40 @@ def share_of(family: str, count: int, wanted: tuple[str, ...], *, least: int) ->
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Speakers:
-    """The unseen voices of one synthesizer, and how many utterances of them are kept in `folder`."""
+    """The unseen voices of one synthesizer, and the folder that holds what they say."""
 
-    folder: Path
     family: str
-    requests: int
-    others: int
+    folder: Path
+    requests: tuple[int, ...]  # ids of what is asked; jobs are planned from these
 
-    def bank(self) -> Bank:
-        """Their utterances, spoken now if they weren't before: all requests in turn, and other sentences.
+    @classmethod
+    def speak(
+        cls, data: Path, family: str, *, requests: int, others: int, unseen_wordings: bool = False
+    ) -> Speakers:
+        """Let them speak, unless they did before: all requests in turn, and other sentences.
 
         Raises:
             TrainingError: see `load_bank`.
         """
-        return load_bank(
-            self.folder, requests=self.requests, others=self.others, seed=BANK_SEED, held_out=True,
-            families=(self.family,),
+        bank = load_bank(
+            data, requests=requests, others=others, seed=BANK_SEED, split=Split.JUDGE, families=(family,),
+            unseen_wordings=unseen_wordings,
         )  # fmt: skip
+        return cls(family=family, folder=bank.folder, requests=tuple(bank.requests.tolist()))
+
+    def bank(self) -> UtteranceBank:
+        """Their utterances."""
+        return UtteranceBank.read(self.folder)
 
 
-def asking(bank: Bank, request: Request | None = None) -> list[int]:
+def asking(bank: UtteranceBank, request: Request | None = None) -> list[int]:
     """Indices of all utterances that ask something, or that ask for `request`."""
     chosen = bank.requests != 0 if request is None else bank.requests == request
     return np.flatnonzero(chosen).tolist()
 
 
 def in_turn(
-    spoken: list[Spoken],
+    spoken: list[UserUtterance],
     rng: np.random.Generator,
     *,
     first_s: tuple[float, float],
@@ -92,10 +99,10 @@ def in_turn(
     return placed
 
 
-def staged(rng: np.random.Generator, said: list[Placed], *, tail_s: float) -> Scene:
+def staged(rng: np.random.Generator, said: list[Placed], *, tail_s: float) -> AudioScene:
     """A scene of whole units in which this is said, and nothing else but `tail_s` of noise after it.
 
-    Gain, room, noise, microphone and its faults are drawn as for training (`training.data.scenes`).
+    Gain, room, noise, microphone and its faults are drawn as for training (`training.data.hearing.scenes`).
     """
     units = int(np.ceil((said[-1].end / RATE + tail_s) / UNIT_S))
     num = units * UNIT_SAMPLES

@@ -22,27 +22,26 @@ from shared.models.cache import KVCache
 from shared.models.family import AgentMedia, Builder, OnLayer, Role, StepDecision, UserUnit
 from shared.models.layout import STEPS_PER_UNIT, KVBlock
 from shared.models.pocket.config import FRAMES_PER_UNIT, PHONE_LEAD, PocketConfig
-from shared.models.pocket.manners import Gesture, Percept
-from shared.models.pocket.passes import CapturedPasses, Passes
-from shared.models.pocket.phones import SILENCE
-from shared.models.pocket.speech import TextSlots, duration_draws
-from shared.models.pocket.spelling import load_dictionary
+from shared.models.pocket.dialogue.turn_taking import Gesture, UserDetections
+from shared.models.pocket.network.passes import CapturedPasses, Pass, Passes
+from shared.models.pocket.network.weights import PocketWeights, load_pocket
+from shared.models.pocket.speech.phones import SILENCE
+from shared.models.pocket.speech.pointer import SpeechTokens
+from shared.models.pocket.speech.spelling import load_dictionary
 from shared.models.pocket.state import PocketState, Replica, together
-from shared.models.pocket.weights import PocketWeights, load_pocket
-from shared.models.solver import unit_noise
+from shared.models.solver import unit_generator, unit_noise
 from shared.models.tensor_parallel import WHOLE, ShardSpec, part_of
 from shared.tables import from_table
 
-FORGETS = "what was more than {minutes:.3g} minutes ago is forgotten from now on: the history is full"
 REST_UNITS = 3  # in which a session begins: a face is seen at rest before it speaks
 UNIT_S = 0.16
-AT_REST = TextSlots(phones=(SILENCE,) * STEPS_PER_UNIT, words=())
+SILENT = SpeechTokens(phones=(SILENCE,) * STEPS_PER_UNIT, words=())
 
 
-def hush_gains(frame: int) -> Tensor:
-    """Gains [4 * frame] of a unit in which the agent falls silent, for frames of so many samples.
+def fade_out_gains(frame: int) -> Tensor:
+    """Gains [4 * frame] for the sound of a unit in which the agent falls silent, frames of so many samples.
 
-    The sound fades within a quarter of a frame and is gone for as long as the slots ran ahead.
+    It fades within a quarter of a frame and is gone for as long as the phone tokens ran ahead.
     """
     gains = torch.ones(STEPS_PER_UNIT * frame)
     gains[: PHONE_LEAD * frame] = 0.0
@@ -78,13 +77,13 @@ class PocketFamily:
             sample_rate=config.audio.sample_rate,
             height=config.video.height,
             width=config.video.width,
-            input_rate=config.senses.sample_rate,
-            input_height=config.senses.height,
-            input_width=config.senses.width,
+            input_rate=config.listener.sample_rate,
+            input_height=config.listener.height,
+            input_width=config.listener.width,
         )
         self.layers = config.transformer.layers
         self.latent_bytes = 4 * config.latent_numbers
-        self._hush_N = hush_gains(config.audio.samples_per_latent).to(device.torch)
+        self._fade_out_N = fade_out_gains(config.audio.samples_per_latent).to(device.torch)
 
     @classmethod
     def load(cls, table: Mapping[str, Any], *, ranks: int = 1) -> Builder:
@@ -135,7 +134,6 @@ class PocketFamily:
 
     def init_state(self, memory: Passes, slot: int, seed: int) -> Any:
         """Begin a session in a slot: a `PocketState`, for a Performer's weights a `Replica`."""
-        memory.cache.clear(slot)
         weights = self.weights
         if not hasattr(weights, "audio"):
             return Replica(seed, memory, slot)
@@ -143,20 +141,25 @@ class PocketFamily:
             seed,
             memory,
             slot,
-            ears=weights.network.listener.ears.init_state(1),
-            sound=weights.audio.decoder.init_state(1),
-            picture=weights.video.init_state(1),
+            audio_in=weights.network.listener.audio_encoder.init_state(1),
+            audio_out=weights.audio.decoder.init_state(1),
+            video_out=weights.video.init_state(1),
         )
+
+    @staticmethod
+    def end_state(state: Replica) -> None:
+        """Zero the session's slot."""
+        state.cache.clear(state.slot)
 
     @torch.inference_mode()
     def encode(self, states: Sequence[PocketState], users: Sequence[UserUnit]) -> Tensor:
-        """What is seen and heard, as tokens [B, T, C]: one glance, then sound."""
+        """Tokens [B, T, C]: one of the picture, then those of sound."""
         listener = self.weights.network.listener
         pcm_BN = torch.from_numpy(np.stack([user.pcm for user in users])).to(self.device)
         pixels = torch.from_numpy(np.stack([user.frames for user in users])).to(self.device)
-        seen_BTC = listener.eyes(pixels.permute(0, 1, 4, 2, 3).float() / 127.5 - 1)
-        with together([state.ears for state in states]) as ears:
-            return torch.cat([seen_BTC, listener.ears(pcm_BN, ears)], dim=1)
+        picture_BTC = listener.vision_encoder(pixels.permute(0, 1, 4, 2, 3).float() / 127.5 - 1)
+        with together([state.audio_in for state in states]) as stream:
+            return torch.cat([picture_BTC, listener.audio_encoder(pcm_BN, stream)], dim=1)
 
     @torch.inference_mode()
     def state_pass(
@@ -168,66 +171,66 @@ class PocketFamily:
         on_layer: OnLayer | None = None,
     ) -> list[StepDecision]:
         """Listen, decide, move the speech pointer by one unit, and write the state block."""
-        percepts = self._listen(states, units, tokens_BTC)
-        rows = zip(states, units, users, percepts, strict=True)
-        decided = [self._decide(*row) for row in rows]
+        detections = self._detect(states, units, tokens_BTC)
+        rows = zip(states, units, users, detections, strict=True)
+        decisions, speech, gestures = zip(*(self._decide(*row) for row in rows), strict=True)
         network = self.weights.network
-        words_BT = torch.tensor([[int(slots.speaking)] for _, slots, _ in decided], device=self.device)
-        phones_BT = torch.tensor([slots.phones for _, slots, _ in decided], device=self.device)
-        gesture_BUG = torch.tensor([gesture for _, _, gesture in decided], device=self.device).flatten(1)
-        tokens = (*network.text_tokens(words_BT, phones_BT), network.gesture_token(gesture_BUG[:, None]))
+        words_BT = torch.tensor([[int(each.speaking)] for each in speech], device=self.device)
+        phones_BT = torch.tensor([each.phones for each in speech], device=self.device)
+        gesture_BUG = torch.tensor(gestures, device=self.device).flatten(1)[:, None]
+        plan = (*network.text_tokens(words_BT, phones_BT), network.gesture_token(gesture_BUG))
         slots = [state.slot for state in states]
-        states[0].passes.write(KVBlock.STATE, slots, units, torch.cat(tokens, dim=1), on_layer)
-        return [said for said, _, _ in decided]
+        states[0].passes.run(Pass.STATE, slots, units, torch.cat(plan, dim=1), on_layer)
+        return list(decisions)
 
     def _decide(
-        self, state: PocketState, unit: int, user: UserUnit, percept: Percept
-    ) -> tuple[StepDecision, TextSlots, Gesture]:
-        """What one session says, shows and does in a unit."""
-        intent = state.manners.respond(percept, seed=state.seed, unit=unit, speaking=state.speech.busy)
-        if user.interrupted or intent.hush:
-            state.speech.hush()
-            state.hushed.add(unit)
-        if intent.line:
-            state.speech.say(intent.line)
+        self, state: PocketState, unit: int, user: UserUnit, detected: UserDetections
+    ) -> tuple[StepDecision, SpeechTokens, Gesture]:
+        """What one session says and does in a unit."""
+        turn = state.turn_taking.respond(detected, seed=state.seed, unit=unit, speaking=state.speech.busy)
+        if user.interrupted or turn.barge_in:
+            state.speech.stop()
+            state.cut_short.add(unit)
+        if turn.line:
+            state.speech.say(turn.line)
         refused = tuple(text for text in user.texts if not self._say(state, text))
-        slots = AT_REST
+        speech = SILENT
         if unit >= REST_UNITS:
-            slots = state.speech.advance(self.weights.timer, duration_draws(state.seed, unit))
-        said = StepDecision(
-            text="".join(word + " " for word in slots.words),
-            speaking=slots.speaking,
+            draws = unit_generator(state.seed, unit, "durations")
+            speech = state.speech.advance(self.weights.timer, draws)
+        decision = StepDecision(
+            text="".join(word + " " for word in speech.words),
+            speaking=speech.speaking,
             refused=refused,
-            heard=intent.heard.name.lower() if intent.heard else "",
-            warning=FORGETS.format(minutes=unit * UNIT_S / 60) if unit == self.config.full_after else "",
+            heard=turn.heard.name.lower() if turn.heard else "",
         )
-        return said, slots, intent.gesture
+        return decision, speech, turn.gesture
 
     @staticmethod
     def _say(state: PocketState, text: str) -> bool:
         if not state.speech.say(text):
             return False
-        state.manners.typed(text)
+        state.turn_taking.typed(text)
         return True
 
-    def _listen(
+    def _detect(
         self, states: Sequence[PocketState], units: Sequence[int], tokens_BTC: Tensor
-    ) -> list[Percept]:
-        """Run the listening tower over the users' tokens, and tell what was heard and seen by each."""
+    ) -> list[UserDetections]:
+        """Run the listening tower over the users' tokens, and read both heads for each."""
         listener = self.weights.network.listener
         user_BTC = torch.cat(listener.user_tokens(tokens_BTC[:, :1], tokens_BTC[:, 1:]), dim=1)
-        out_BTC = states[0].passes.listen([state.slot for state in states], units, user_BTC)
-        heard, seen = listener.perceive(out_BTC[:, 1:]), listener.eyes.perceive(tokens_BTC[:, :1])
+        out_BTC = states[0].passes.run(Pass.LISTEN, [state.slot for state in states], units, user_BTC)
+        speech, scene = listener.detect(out_BTC[:, 1:]), listener.vision_encoder.detect(tokens_BTC[:, :1])
         rows = zip(
-            heard.request.softmax(-1).tolist(),
-            heard.voice.sigmoid().tolist(),
-            seen.present[:, 0].sigmoid().tolist(),
-            seen.place[:, 0].tolist(),
-            seen.colour[:, 0].softmax(-1).tolist(),
+            speech.request.softmax(-1).tolist(),
+            speech.voice.sigmoid().tolist(),
+            scene.present[:, 0].sigmoid().tolist(),
+            scene.place[:, 0].tolist(),
+            scene.colour[:, 0].softmax(-1).tolist(),
             strict=True,
         )
         return [
-            Percept(
+            UserDetections(
                 requests=tuple(map(tuple, requests)), voice=tuple(voice), present=present, place=(x, y),
                 colours=tuple(colours),
             )
@@ -246,7 +249,7 @@ class PocketFamily:
         latents_BF = torch.stack(list(latents)).to(self.device)
         tokens = self.weights.network.agent_tokens(*self.config.split(latents_BF))
         slots = [state.slot for state in states]
-        states[0].passes.write(KVBlock.COMMIT, slots, units, torch.cat(tokens, dim=1), on_layer)
+        states[0].passes.run(Pass.COMMIT, slots, units, torch.cat(tokens, dim=1), on_layer)
 
     @torch.inference_mode()
     def solve(self, states: Sequence[Replica], units: Sequence[int]) -> list[Tensor]:
@@ -255,34 +258,34 @@ class PocketFamily:
         rows = zip(states, units, strict=True)
         noise_BF = torch.stack([unit_noise(state.seed, unit, size) for state, unit in rows])
         slots = [state.slot for state in states]
-        return list(states[0].passes.solve(slots, units, noise_BF.to(self.device)))
+        return list(states[0].passes.run(Pass.SOLVE, slots, units, noise_BF.to(self.device)))
 
     @torch.inference_mode()
     def decode(self, states: Sequence[PocketState], latents: Sequence[Tensor]) -> list[AgentMedia]:
         """Sound and picture of each session's next unit; call once per unit, in order."""
         picture_BPZ, sound_BTZ = self.config.split(torch.stack(list(latents)).to(self.device))
-        with together([state.sound for state in states]) as sound:
-            pcm_BN = self.weights.audio.decode(sound_BTZ, sound)
+        with together([state.audio_out for state in states]) as stream:
+            pcm_BN = self.weights.audio.decode(sound_BTZ, stream)
         batch = len(states)
         z_BTNZ = picture_BPZ.reshape(batch, FRAMES_PER_UNIT, -1, self.config.video.latent_dim)
-        past = torch.cat([state.picture for state in states])
+        past = torch.cat([state.video_out for state in states])
         frames, past = self.weights.video.decode(z_BTNZ, past)
         pixels = ((frames.permute(0, 1, 3, 4, 2) + 1) * 127.5).round().clamp(0, 255).to(torch.uint8)
-        shown, emissions = self._device.fetch(pixels), []
+        shown, made = self._device.fetch(pixels), []
         for row, state in enumerate(states):
-            state.picture = past[row : row + 1]
-            pcm = (self._hushed(state, pcm_BN[row]).clamp(-1, 1) * 32767).round().to(torch.int16)
-            emissions.append(AgentMedia(pcm=pcm.cpu().numpy(), frames=shown[row].numpy().copy()))
-        return emissions
+            state.video_out = past[row : row + 1]
+            pcm = (self._faded_out(state, pcm_BN[row]).clamp(-1, 1) * 32767).round().to(torch.int16)
+            made.append(AgentMedia(pcm=pcm.cpu().numpy(), frames=shown[row].numpy().copy()))
+        return made
 
-    def _hushed(self, state: PocketState, pcm_N: Tensor) -> Tensor:
-        """The slots run ahead of the sound: what was announced before the agent was hushed is faded out."""
+    def _faded_out(self, state: PocketState, pcm_N: Tensor) -> Tensor:
+        """Fade out a unit that was cut short: phone tokens run ahead of the sound, which would go on."""
         unit = state.decoded
         state.decoded += 1
-        if unit not in state.hushed:
+        if unit not in state.cut_short:
             return pcm_N
-        state.hushed.remove(unit)
-        return pcm_N * self._hush_N
+        state.cut_short.remove(unit)
+        return pcm_N * self._fade_out_N
 
     def export_kv(self, state: Replica, block: KVBlock, unit: int, out: Tensor, first: int = 0) -> None:
         """Copy keys and values of the block to `out`, from layer `first` on."""

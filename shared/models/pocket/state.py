@@ -14,14 +14,14 @@ from torch import Tensor
 
 from shared.models.audio_codec import AudioCodecState
 from shared.models.cache import KVCache
-from shared.models.pocket.manners import Manners
-from shared.models.pocket.passes import Passes
-from shared.models.pocket.speech import Speech
+from shared.models.pocket.dialogue.turn_taking import TurnTaking
+from shared.models.pocket.network.passes import Passes
+from shared.models.pocket.speech.pointer import SpeechPointer
 
 
 @dataclass(slots=True)
 class Replica:
-    """What the Performer holds of a session: its slot of the memory, and what noise is drawn from."""
+    """What the Performer holds of a session: its slot of the cache, and what noise is drawn from."""
 
     seed: int
     passes: Passes
@@ -37,18 +37,18 @@ class Replica:
 class PocketState(Replica):
     """What the Thinker holds of one."""
 
-    ears: AudioCodecState
-    sound: AudioCodecState
-    picture: Tensor
-    speech: Speech = field(default_factory=Speech)
-    manners: Manners = field(default_factory=Manners)
+    audio_in: AudioCodecState
+    audio_out: AudioCodecState
+    video_out: Tensor
+    speech: SpeechPointer = field(default_factory=SpeechPointer)
+    turn_taking: TurnTaking = field(default_factory=TurnTaking)
     decoded: int = 0
-    hushed: set[int] = field(default_factory=set)  # units in which the agent fell silent, not decoded yet
+    cut_short: set[int] = field(default_factory=set)  # units in which the agent fell silent, not decoded yet
 
 
 @contextmanager
 def together(states: Sequence[AudioCodecState]) -> Iterator[AudioCodecState]:
-    """The streams of several sessions as one batch, for one pass; what it leaves goes back to each."""
+    """Join the streams of several sessions to one batch for a pass; what it leaves goes back to each."""
     if len(states) == 1:
         yield states[0]
         return

@@ -5,13 +5,13 @@ from collections import deque
 
 import pytest
 import torch
+from thinker.engine.schedule import next_task
 
 from benchmarks.planner.group import Device, Group
 from benchmarks.planner.group import Solved as SimulatedSolved
 from shared.clock import ManualClock, UnitClock
 from shared.models.family import UserUnit
 from thinker.engine.running_session import Action, Encoded, Pacing, RunningSession, Solved
-from thinker.engine.schedule import next_task
 
 STAGES = {
     Action.ENCODE: (0, "encode"),

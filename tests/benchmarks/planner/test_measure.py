@@ -1,21 +1,19 @@
-from typing import Any
-
 import pytest
 import torch
 
 from benchmarks.planner.load import STAGES
 from benchmarks.planner.measure import Batch, weight_bytes
-from scripts.common import load_model
 from shared.config import load_config
 from shared.models.family import Family
+from shared.processes.model import load_model
 
 
 @pytest.fixture(scope="module")
-def family() -> Family[Any, Any]:
+def family() -> Family:
     return load_model(load_config("tiny"), "cpu")
 
 
-def test_every_stage_of_every_unit_is_noted(family: Family[Any, Any]) -> None:
+def test_every_stage_of_every_unit_is_noted(family: Family) -> None:
     batch = Batch(family, 2)
     batch.run(3)
     slices = {"pack", "append"}
@@ -27,7 +25,7 @@ def test_every_stage_of_every_unit_is_noted(family: Family[Any, Any]) -> None:
     assert not any(batch.seconds.values())
 
 
-def test_the_replicas_get_what_the_thinker_wrote(family: Family[Any, Any]) -> None:
+def test_the_replicas_get_what_the_thinker_wrote(family: Family) -> None:
     """What is measured is the real work: both sides solve a unit to the same latents."""
     batch = Batch(family, 2)
     batch.run(3)
@@ -38,6 +36,6 @@ def test_the_replicas_get_what_the_thinker_wrote(family: Family[Any, Any]) -> No
     assert all(torch.equal(a, b) for a, b in zip(replica, own, strict=True))
 
 
-def test_each_process_reads_weights_of_its_own(family: Family[Any, Any]) -> None:
+def test_each_process_reads_weights_of_its_own(family: Family) -> None:
     read = weight_bytes(family)
     assert read.thinker > read.shared > read.performer > 0

@@ -18,7 +18,6 @@ import torch
 from shared.links.base import LinkEnd, LinkShape
 from shared.links.choose import missing
 from shared.links.loopback import loopback_pair
-from shared.rendezvous import RendezvousListener
 from shared.slices import Kind
 
 ENDS = Path(__file__).with_name("ends.py")
@@ -125,7 +124,7 @@ def a_thread(role: str, shape: LinkShape) -> Iterator[Facing]:
 
 @contextmanager
 def a_process(link: str, role: str, shape: LinkShape) -> Iterator[Facing]:
-    with RendezvousListener("127.0.0.1", 0) as listener:
+    with ends.listening(link) as listener:
         performer = started("perform", listener.port, link, shape, role)
         try:
             with ends.accept(listener, link, shape) as end:
@@ -146,7 +145,7 @@ def started(work: str, *arguments: Any) -> BaseProcess:
 def processes() -> ForkServerContext:
     """Where they come from: one that has read torch, which takes longer than any test here."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["shared.rendezvous"])
+    context.set_forkserver_preload(["shared.processes.rendezvous"])
     return context
 
 

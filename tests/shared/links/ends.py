@@ -21,12 +21,14 @@ from shared.links.base import LinkEnd, LinkShape
 from shared.links.collective.backends import CollectiveBackend, GroupOptions
 from shared.links.collective.ready_to_receive import CollectiveOffer, join_collective
 from shared.links.peer import Peer
-from shared.rendezvous import HandshakeParams, RendezvousListener, accept_performer, join_thinker
+from shared.processes.rendezvous import HandshakeParams, RendezvousListener, accept_peers, join_peer
+from shared.processes.roles import PERFORMER, THINKER
 from shared.slices import Kind, SliceHeader
 
 FLOOD_MESSAGES = 10
 WARM_MESSAGES = 5
 OPEN_TIMEOUT_S = 60.0
+SECRET = "of these tests and no one else"
 TIMEOUT_S = 600.0  # longer than any test: if the other side goes, this one sees it at once
 
 
@@ -38,19 +40,36 @@ def perform(port: int, link: str, shape: LinkShape, role: str, tell: Connection 
 
 def think(tell: Connection, link: str, shape: LinkShape, role: str) -> None:
     """Be the Thinker; first its port is told."""
-    with RendezvousListener("127.0.0.1", 0) as listener:
+    with listening(link) as listener:
         tell.send(listener.port)
         with accept(listener, link, shape) as end:
             play(role, end, lambda: tell.send("warm"))
 
 
-def accept(listener: RendezvousListener, link: str, shape: LinkShape) -> LinkEnd:
-    """The Thinker's end of a link."""
+class PlainListener(socket.socket):
+    """For a link that is opened without a rendezvous."""
+
+    @property
+    def port(self) -> int:
+        return int(self.getsockname()[1])
+
+
+def listening(link: str) -> RendezvousListener | PlainListener:
     if link != "collective":
-        terms = HandshakeParams(digest="same", shape=shape, link=link)
-        return accept_performer(listener, terms, timeout_s=OPEN_TIMEOUT_S)
-    connection = listener.accept(OPEN_TIMEOUT_S)
-    assert connection is not None
+        return RendezvousListener("127.0.0.1", 0, secret=SECRET, role=THINKER)
+    listener = PlainListener()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen()
+    listener.settimeout(OPEN_TIMEOUT_S)
+    return listener
+
+
+def accept(listener: RendezvousListener | PlainListener, link: str, shape: LinkShape) -> LinkEnd:
+    """The Thinker's end of a link."""
+    if isinstance(listener, RendezvousListener):
+        terms = HandshakeParams(secret=SECRET, digest="same", shape=shape, link=link)
+        return accept_peers(listener, terms, timeout_s=OPEN_TIMEOUT_S)["performer"]
+    connection, _ = listener.accept()
     with closing(CollectiveOffer(STAND_IN, shape, "127.0.0.1", device="cpu")) as offer:
         connection.sendall(offer.address.encode())
         return offer.open(Peer("performer", connection), OPEN_TIMEOUT_S)
@@ -59,8 +78,8 @@ def accept(listener: RendezvousListener, link: str, shape: LinkShape) -> LinkEnd
 def join(port: int, link: str, shape: LinkShape) -> LinkEnd:
     """The Performer's end."""
     if link != "collective":
-        terms = HandshakeParams(digest="same", shape=shape, link=link)
-        return join_thinker("127.0.0.1", port, terms, timeout_s=OPEN_TIMEOUT_S)
+        terms = HandshakeParams(secret=SECRET, digest="same", shape=shape, link=link)
+        return join_peer("127.0.0.1", port, terms, role=PERFORMER, at=THINKER, timeout_s=OPEN_TIMEOUT_S)
     connection = socket.create_connection(("127.0.0.1", port))
     address = connection.recv(1000).decode()
     return join_collective(
@@ -103,7 +122,7 @@ def play(role: str, end: LinkEnd, warm: Callable[[], None] = lambda: None) -> No
 
 
 def header_of(payload_bytes: int, unit: int = 0, kind: Kind = Kind.STATE) -> SliceHeader:
-    return SliceHeader(kind=kind, session=1, epoch=0, unit=unit, payload_bytes=payload_bytes)
+    return SliceHeader(kind=kind, session=1, unit=unit, payload_bytes=payload_bytes)
 
 
 def echo(end: LinkEnd, _warm: Callable[[], None]) -> None:

@@ -32,7 +32,7 @@ def echoed(request: pytest.FixtureRequest, facing: Callable[..., Any]) -> Iterat
 
 
 def header_of(payload_bytes: int) -> SliceHeader:
-    return SliceHeader(kind=Kind.STATE, session=1, epoch=0, unit=0, payload_bytes=payload_bytes)
+    return SliceHeader(kind=Kind.STATE, session=1, unit=0, payload_bytes=payload_bytes)
 
 
 @pytest.mark.parametrize("num_bytes", [0, 1, 7, 64, 4096, SHAPE.to_peer - 1, SHAPE.to_peer])
@@ -44,7 +44,7 @@ def test_every_size_up_to_the_largest(echoed: Facing, num_bytes: int) -> None:
 
 def test_headers_cross_whole_and_are_stamped_when_they_leave(echoed: Facing) -> None:
     sent = SliceHeader(
-        kind=Kind.COMMIT, session=7, epoch=3, unit=-1, layer=5, flags=Flags.MORE, append_ns=11, solve_ns=12
+        kind=Kind.COMMIT, session=7, unit=-1, layer=5, flags=Flags.MORE, append_ns=11, solve_ns=12
     )
     before = time.monotonic_ns()
     echoed.end.sender.reserve(TIMEOUT_S)

@@ -16,7 +16,7 @@ SHAPE = LinkShape(to_peer=1000, from_peer=1000, depth=3)
 
 
 def header_of(payload_bytes: int, unit: int = 0) -> SliceHeader:
-    return SliceHeader(kind=Kind.STATE, session=1, epoch=0, unit=unit, payload_bytes=payload_bytes)
+    return SliceHeader(kind=Kind.STATE, session=1, unit=unit, payload_bytes=payload_bytes)
 
 
 def send(end: LinkEnd, header: SliceHeader, message: bytes) -> Tensor:

@@ -11,7 +11,7 @@ from shared.config import load_config
 from shared.devices import Device
 from shared.models.pocket.config import PocketConfig
 from shared.models.pocket.family import PocketFamily
-from shared.models.pocket.weights import PocketWeights
+from shared.models.pocket.network.weights import PocketWeights
 from shared.tables import from_table
 
 

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from shared.models.audio_codec import AudioCodec, AudioCodecConfig
-from shared.models.packed import pack
+from shared.models.onednn import pack
 
 SIZES = AudioCodecConfig(
     encoder_dim=16, decoder_dim=16, encoder_blocks=2, decoder_blocks=2, latent_blocks=1, latent_dim=8

@@ -39,6 +39,10 @@ def attention(q: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     return torch.stack(heads, dim=1)[None]
 
 
+def numbers_of(block: KVBlock) -> int:
+    return KVCache.slice_numbers(LAYOUT, CONFIG, block)
+
+
 def write(cache: KVCache, block: KVBlock, unit: int, slot: int = 0) -> None:
     attend = cache.attend(cache.writing(block, [slot], [unit]))
     for layer in range(CONFIG.layers):
@@ -136,7 +140,7 @@ def test_append_makes_a_replica() -> None:
     for unit in range(7):
         for block in (KVBlock.STATE, KVBlock.COMMIT):
             write(writer, block, unit, slot=1)
-            flat = torch.full((writer.slice_elements(block),), torch.nan)
+            flat = torch.full((numbers_of(block),), torch.nan)
             writer.export_kv(block, 1, unit, flat)
             replica.import_kv(block, 1, unit, flat)
             assert torch.equal(replica.kv_L2SNKD, writer.kv_L2SNKD)
@@ -146,7 +150,7 @@ def test_append_makes_a_replica() -> None:
 def test_pieces_of_layers_are_the_slice_cut_up() -> None:
     cache, replica = new_cache(), new_cache()
     write(cache, KVBlock.STATE, 0)
-    whole = torch.empty(cache.slice_elements(KVBlock.STATE))
+    whole = torch.empty(numbers_of(KVBlock.STATE))
     cache.export_kv(KVBlock.STATE, 0, 0, whole)
     for layer, piece in enumerate(whole.chunk(CONFIG.layers)):
         part = torch.empty_like(piece)
@@ -159,8 +163,8 @@ def test_pieces_of_layers_are_the_slice_cut_up() -> None:
 def test_a_slice_holds_every_layer_of_the_block_alone() -> None:
     cache = new_cache()
     write(cache, KVBlock.STATE, 0)
-    assert cache.slice_elements(KVBlock.STATE) == 2 * 2 * 2 * 3 * 4  # layers, k and v, heads, tokens, dim
-    flat = torch.empty(cache.slice_elements(KVBlock.STATE))
+    assert numbers_of(KVBlock.STATE) == 2 * 2 * 2 * 3 * 4  # layers, k and v, heads, tokens, dim
+    flat = torch.empty(numbers_of(KVBlock.STATE))
     cache.export_kv(KVBlock.STATE, 0, 0, flat)
     write(cache, KVBlock.COMMIT, 0)
     again = torch.empty_like(flat)
@@ -171,7 +175,7 @@ def test_a_slice_holds_every_layer_of_the_block_alone() -> None:
 def test_a_slice_of_another_size_is_refused() -> None:
     cache = new_cache()
     with pytest.raises(AssertionError, match="numbers"):
-        cache.import_kv(KVBlock.STATE, 0, 0, torch.zeros(cache.slice_elements(KVBlock.STATE) + 1))
+        cache.import_kv(KVBlock.STATE, 0, 0, torch.zeros(numbers_of(KVBlock.STATE) + 1))
 
 
 def test_a_cleared_slot_is_as_new_and_where_it_was_and_its_neighbour_feels_nothing() -> None:

@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch import nn
 
-from shared.models.causal import CausalConv1d, ConvNeXtBlock, PackedConvNeXtBlock, init_contexts
-from shared.models.packed import pack
+from shared.models.causal import CausalConv1d, ConvNeXtBlock, init_contexts
+from shared.models.onednn import PackedLinear, pack
 
 
 @pytest.mark.parametrize("pieces", [(1,) * 12, (5, 7), (2, 9, 1), (12,)])
@@ -12,7 +12,7 @@ from shared.models.packed import pack
     [
         lambda: CausalConv1d(8, 5),
         lambda: ConvNeXtBlock(8, 5, 2),
-        lambda: PackedConvNeXtBlock(ConvNeXtBlock(8, 5, 2), torch.float32),
+        lambda: ConvNeXtBlock(8, 5, 2).packed(torch.float32),
     ],
 )
 @torch.no_grad()
@@ -60,7 +60,7 @@ def test_a_packed_block_equals_the_block(dtype: torch.dtype) -> None:
     contexts[0].normal_()
     expected, last = row[0](x_BTC, contexts[0])
     pack(row, dtype)
-    assert isinstance(row[0], PackedConvNeXtBlock)
+    assert isinstance(row[0].up, PackedLinear)
     assert [context.shape for context in init_contexts(row, 3)] == [contexts[0].shape]
     made, context = row[0](x_BTC, contexts[0])
     torch.testing.assert_close(made, expected, atol=1e-6 if dtype == torch.float32 else 1e-2, rtol=0)

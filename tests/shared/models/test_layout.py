@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from shared.models.layout import SEEN_PARTS, STEPS_PER_UNIT, KVBlock, Layout, Stream, Tower
+from shared.models.layout import STEPS_PER_UNIT, VISIBLE_LENGTHS, KVBlock, Layout, Stream, Tower
 
 STREAMS = (
     Stream(name="seen", block=KVBlock.STATE, offsets=(3, 3), span=2),
@@ -72,17 +72,19 @@ ONE_SPAN = (
 def test_streams_of_one_span_share_a_ring_that_is_seen_as_far_as_it_is_filled() -> None:
     layout = Layout(ONE_SPAN, scratch=4)
     start = layout.scratch.stop
-    ends = [layout.seen(Tower.SPEAKING, unit).stop - start for unit in range(250)]
+    ends = [layout.visible(Tower.SPEAKING, unit).stop - start for unit in range(250)]
     for unit, end in enumerate(ends):
         written = [p for u in range(min(unit + 1, 100)) for b in KVBlock for p in layout.places(b, u)]
         assert max(place.stop for place in written if place.start >= start) - start <= end
-    assert len({*ends}) <= SEEN_PARTS
+    assert len({*ends}) <= VISIBLE_LENGTHS
     assert ends[0] < ends[50] < ends[99] == ends[249] == 500
     assert (
-        layout.seen(Tower.LISTENING, 0).stop < layout.seen(Tower.LISTENING, 99).stop == layout.scratch.start
+        layout.visible(Tower.LISTENING, 0).stop
+        < layout.visible(Tower.LISTENING, 99).stop
+        == layout.scratch.start
     )
 
 
 def test_with_several_spans_all_is_seen_from_the_start(layout: Layout) -> None:
-    assert layout.seen(Tower.SPEAKING, 0) == slice(layout.scratch.stop, layout.capacity)
-    assert layout.seen(Tower.LISTENING, 0) == slice(0, 0)
+    assert layout.visible(Tower.SPEAKING, 0) == slice(layout.scratch.stop, layout.capacity)
+    assert layout.visible(Tower.LISTENING, 0) == slice(0, 0)

@@ -99,5 +99,5 @@ def test_a_share_of_things() -> None:
     ],
 )
 def test_what_does_not_share_out_is_refused(field: str, config: TransformerConfig) -> None:
-    with pytest.raises(ValueError, match=f"transformer: {field} can't be shared out to 2 ranks evenly"):
+    with pytest.raises(ValueError, match=f"transformer: {field} can't be split over 2 ranks evenly"):
         part_of(config, 2)

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from shared.models.packed import pack
+from shared.models.onednn import pack
 from shared.models.video_codec import VideoCodec, VideoCodecConfig
 
 ONE_TOKEN = VideoCodecConfig(height=32, width=32, patch=2, widths=(6, 8, 10), latent_dim=5)

@@ -8,14 +8,15 @@ import pytest
 from torch import Tensor
 
 from performer.loop import Performer
-from scripts.common import handshake_params
 from shared.clock import ManualClock
 from shared.config import load_config
 from shared.links.base import LinkEnd
 from shared.links.loopback import loopback_pair
 from shared.models.family import Family
-from thinker.engine.pipeline import Counts, Pipeline, PipelineOptions
-from thinker.engine.timings import Timings
+from shared.processes.model import link_shape
+from thinker.engine.pipeline import Pipeline, PipelineOptions
+from thinker.engine.running_session import RunningSession
+from thinker.engine.timings import Counts, Timings
 from thinker.engine.warmup import Silence
 from thinker.units import MediaSpec
 
@@ -26,7 +27,7 @@ SOLVE_S = 0.1
 class Slow:
     """The tiny model, but a solve takes its time."""
 
-    def __init__(self, family: Family[Any, Any], clock: ManualClock, solve_s: Mapping[int, float]) -> None:
+    def __init__(self, family: Family, clock: ManualClock, solve_s: Mapping[int, float]) -> None:
         self._family = family
         self._clock = clock
         self._solve_s = solve_s
@@ -58,24 +59,28 @@ Run = Callable[..., Counts]
 
 
 @pytest.fixture
-def run(tiny_family: Family[Any, Any]) -> Iterator[Run]:
+def run(tiny_family: Family) -> Iterator[Run]:
     """`run({unit: seconds of its solve})`: so many units of a session in each phase that is named."""
     config = replace(load_config("tiny"), sessions=SLOTS)
-    ours, theirs = loopback_pair(handshake_params(tiny_family, config, "auto").shape)
+    ours, theirs = loopback_pair(link_shape(tiny_family, config))
     names = tiny_family.media.__dataclass_fields__
     spec = MediaSpec(model="tiny", **{name: getattr(tiny_family.media, name) for name in names})
 
     def run(solve_s: Mapping[int, float], *, sessions: int = 1, units: int = 12) -> Counts:
         clock = ManualClock()
         family: Any = Slow(tiny_family, clock, solve_s)
-        performer = Performer(family, theirs, slots=SLOTS, remembers=False, checked=False)
+        performer = Performer(family, theirs, slots=SLOTS, checked=False)
         pipeline = Pipeline(
             family=family, link=ours, memory=family.allocate(SLOTS), clock=clock,
             wakeup=OneThread(performer, theirs, ours), options=PipelineOptions(slots=SLOTS),
-            timings=Timings(one_host=True), counts=Counts(),
+            timings=Timings(clock, one_host=True), counts=Counts(),
         )  # fmt: skip
         for number in range(1, sessions + 1):
-            pipeline.open(session=number, seed=0, source=Silence(spec), on_unit=lambda _: None)
+            pipeline.open(
+                RunningSession(
+                    number=number, source=Silence(spec), on_unit=lambda _: None, clock=pipeline.unit_clock()
+                )
+            )
         while pipeline.counts.emitted < units * sessions:
             pipeline.step()
         return pipeline.counts

@@ -7,22 +7,22 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from performer.loop import Performer
-from scripts.common import handshake_params
-from shared.clock import UnpacedClock
+from shared.clock import Clock, UnpacedClock
 from shared.config import load_config
 from shared.errors import LinkClosed
 from shared.links.base import LinkEnd
 from shared.links.loopback import loopback_pair
 from shared.models.family import Family
+from shared.processes.model import link_shape
 from thinker.engine.admission import Admission
 from thinker.engine.engine import EngineOptions, ThinkerEngine
 from thinker.engine.pipeline import PipelineOptions
 from thinker.engine.warmup import Silence
+from thinker.report import SessionCounts, UnitCounts
 from thinker.units import AgentUnit
 
 SLOTS = 4
@@ -43,7 +43,7 @@ class Client(Silence):
     @property
     def number(self) -> int:
         assert self.handle is not None
-        return self.handle.session
+        return self.handle.number
 
     def _on_unit(self, unit: AgentUnit) -> None:
         self.units.append(unit.unit)
@@ -52,12 +52,15 @@ class Client(Silence):
 class Pair:
     """The engine on a thread of its own, and the Performer on one."""
 
-    def __init__(self, family: Family[Any, Any], link: LinkEnd, performer_end: LinkEnd) -> None:
+    def __init__(self, family: Family, link: LinkEnd, performer_end: LinkEnd, clock: Clock | None) -> None:
         options = PipelineOptions(slots=SLOTS, phases=CONFIG.phases)
         self.engine = ThinkerEngine(
-            family, lambda: link, EngineOptions(model="tiny", pin="off", pipeline=options)
+            family,
+            lambda: {"performer": link},
+            EngineOptions(model="tiny", pin="off", pipeline=options),
+            clock,
         )
-        self.performer = Performer(family, performer_end, slots=SLOTS, remembers=False, checked=True)
+        self.performer = Performer(family, performer_end, slots=SLOTS, checked=True)
         self.performer_end = performer_end
         self.hung_up = threading.Event()
         self.threads = [threading.Thread(target=self.engine.run), threading.Thread(target=self._perform)]
@@ -83,8 +86,8 @@ class Pair:
 
 
 @contextmanager
-def started(family: Family[Any, Any]) -> Iterator[Pair]:
-    pair = Pair(family, *loopback_pair(handshake_params(family, CONFIG, "auto").shape))
+def started(family: Family, clock: Clock | None = None) -> Iterator[Pair]:
+    pair = Pair(family, *loopback_pair(link_shape(family, CONFIG)), clock)
     for thread in pair.threads:
         thread.start()
     try:
@@ -98,15 +101,14 @@ def started(family: Family[Any, Any]) -> Iterator[Pair]:
 
 
 @pytest.fixture
-def unpaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every tick is due at once, and whoever finds a slot is let in."""
-    monkeypatch.setattr("thinker.engine.engine.MonotonicClock", UnpacedClock)
+def roomy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever finds a slot is let in."""
     monkeypatch.setattr(Admission, "fits", lambda _, running, __: running < SLOTS)
 
 
 @pytest.fixture
-def pair(tiny_family: Family[Any, Any], unpaced: None) -> Iterator[Pair]:
-    with started(tiny_family) as pair:
+def pair(tiny_family: Family, roomy: None) -> Iterator[Pair]:
+    with started(tiny_family, UnpacedClock()) as pair:
         yield pair
 
 
@@ -134,7 +136,7 @@ def test_sessions_that_come_and_go_get_every_unit_once_and_in_order(pair: Pair) 
         assert client.ends == []
     assert all(len(client.units) == when_it_left for client, when_it_left in gone), "nothing comes afterwards"
     emitted = sum(len(client.units) for client in (*here, *(client for client, _ in gone)))
-    assert engine.report()["units"] == {"emitted": emitted, "late": 0, "dropped": 0}
+    assert engine.report().units == UnitCounts(emitted=emitted, late=0, dropped=0)
 
 
 def test_nothing_of_a_session_stays(pair: Pair) -> None:
@@ -173,13 +175,12 @@ def test_a_session_that_is_closed_at_once_leaves_no_trace(pair: Pair) -> None:
 
 def test_the_report_says_who_runs_and_how_many_could(pair: Pair) -> None:
     report = pair.engine.report
-    fit: Any = report()["sessions"]
-    assert fit == {"running": 0, "slots": SLOTS, "fit": SLOTS, "load": None, "slower": None}
+    assert report().sessions == SessionCounts(running=0, slots=SLOTS, fit=SLOTS)
     clients = [Client(pair.engine) for _ in range(2)]
     assert pair.engine.wait_s(1) is None, "no session has ended yet"
-    assert report()["sessions"] == fit | {"running": 2}
+    assert report().sessions == SessionCounts(running=2, slots=SLOTS, fit=SLOTS)
     pair.engine.close_session(clients[0].handle)
-    assert report()["sessions"] == fit | {"running": 1}
+    assert report().sessions == SessionCounts(running=1, slots=SLOTS, fit=SLOTS)
     assert pair.engine.wait_s(1) is not None
 
 
@@ -194,7 +195,7 @@ def test_when_the_performer_goes_every_session_hears_it_once(pair: Pair) -> None
     assert Client(pair.engine).handle is None
 
 
-def test_on_the_clock_every_session_is_served(tiny_family: Family[Any, Any]) -> None:
+def test_on_the_clock_every_session_is_served(tiny_family: Family) -> None:
     with started(tiny_family) as pair:
         clients = [Client(pair.engine)]
         pair.until(lambda: len(clients[0].units) > 2)

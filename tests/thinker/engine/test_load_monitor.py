@@ -6,8 +6,7 @@ And who is let in by it, second by second.
 import pytest
 
 from shared.clock import ManualClock
-from thinker.engine.admission import Admission, Cost
-from thinker.engine.load_monitor import LoadMonitor
+from thinker.engine.admission import Admission, Cost, LoadMonitor
 from thinker.engine.timings import Timings
 
 UNIT_MS = 160
@@ -19,18 +18,18 @@ class Pair:
 
     def __init__(self) -> None:
         self.clock = ManualClock()
-        self.timings = Timings(one_host=True)
+        self.timings = Timings(self.clock, one_host=True)
         self.load = LoadMonitor(
             self.timings, busy_ms=lambda sessions: WARM_MS * sessions, unit_ms=UNIT_MS, now=self.clock.now
         )
 
     def run(self, seconds: float, *, sessions: int, slower: float = 1.0) -> None:
         for _ in range(round(seconds * 10)):
-            self.load.look(sessions)
+            self.load.sample(sessions)
             self.clock.advance(0.1)
             self.timings.performer_busy_s += 0.1 * slower * sessions * WARM_MS / UNIT_MS
             self.timings.thinker_busy_s += 0.05 * sessions * WARM_MS / UNIT_MS
-        self.load.look(sessions)
+        self.load.sample(sessions)
 
 
 @pytest.fixture
@@ -86,7 +85,7 @@ def test_after_a_time_without_sessions_nothing_is_known(pair: Pair) -> None:
     assert pair.load.slower == pytest.approx(1.0)
 
 
-class House(Pair):
+class Admitting(Pair):
     """Somebody always waits to be let in; a session more costs `WARM_MS` more, of which six fit."""
 
     def __init__(self) -> None:
@@ -105,30 +104,30 @@ class House(Pair):
 
 
 def test_many_who_come_at_once_are_let_in_as_far_as_is_safe_and_the_last_once_it_is_known() -> None:
-    house = House()
-    assert house.open_for(1) == 5
-    assert house.open_for(4) == 6
-    assert house.open_for(60) == 6
+    pair = Admitting()
+    assert pair.open_for(1) == 5
+    assert pair.open_for(4) == 6
+    assert pair.open_for(60) == 6
 
 
 def test_on_a_machine_that_became_slower_fewer_are_let_in() -> None:
-    assert House().open_for(60, slower=2.0, every_s=2.5) == 3
-    assert House().open_for(60, slower=9.0, every_s=2.5) == 1
+    assert Admitting().open_for(60, slower=2.0, every_s=2.5) == 3
+    assert Admitting().open_for(60, slower=9.0, every_s=2.5) == 1
 
 
 def test_who_was_let_in_stays_and_the_next_comes_when_there_is_room_again() -> None:
-    house = House()
-    house.open_for(10)
-    assert house.open_for(10, slower=1.5) == 6
-    house.sessions -= 1
-    assert house.open_for(10, slower=1.5) == 5, "six would be too many now"
-    assert house.open_for(10) == 6, "and the machine is free again"
+    pair = Admitting()
+    pair.open_for(10)
+    assert pair.open_for(10, slower=1.5) == 6
+    pair.sessions -= 1
+    assert pair.open_for(10, slower=1.5) == 5, "six would be too many now"
+    assert pair.open_for(10) == 6, "and the machine is free again"
 
 
 def test_who_leaves_is_replaced_at_once() -> None:
-    house = House()
-    house.open_for(20)
+    pair = Admitting()
+    pair.open_for(20)
     for _ in range(5):
-        house.sessions -= 1
-        house.run(0.3, sessions=house.sessions)
-        assert house.open_for(1) == 6
+        pair.sessions -= 1
+        pair.run(0.3, sessions=pair.sessions)
+        assert pair.open_for(1) == 6

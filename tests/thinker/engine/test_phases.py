@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thinker.engine.phases import Phases
+from thinker.engine.scheduler import Phases
 
 UNIT_S = 0.16
 TINY_S = 1e-6

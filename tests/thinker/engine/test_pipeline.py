@@ -16,10 +16,10 @@ from shared.links.loopback import loopback_pair
 from shared.media import Media
 from shared.models.family import AgentMedia, StepDecision, UserUnit
 from shared.models.layout import KVBlock
-from thinker.engine.pipeline import LOOK_EVERY_S, Counts, Pipeline, PipelineOptions
+from thinker.engine.pipeline import LOOK_EVERY_S, Pipeline, PipelineOptions
 from thinker.engine.running_session import FIRST_WITHIN_S, LATE_WITHIN_S, RunningSession
-from thinker.engine.timings import Timings
-from thinker.units import AgentUnit
+from thinker.engine.timings import Counts, Timings
+from thinker.units import AgentUnit, UserSource
 
 UNIT_S = 0.16
 
@@ -47,6 +47,9 @@ class Counter:
 
     def init_state(self, memory: None, slot: int, seed: int) -> int:
         return slot
+
+    def end_state(self, state: int) -> None:
+        pass
 
     def encode(self, states: list[int], users: list[UserUnit]) -> Tensor:
         self.batches.append(("encode", tuple(states)))
@@ -91,7 +94,7 @@ class User:
     def take(self) -> UserUnit:
         self.taken.append(self._clock.now())
         nothing = np.zeros(1, np.float32), np.zeros((4, 8, 8, 3), np.uint8)
-        return UserUnit(pcm=nothing[0], frames=nothing[1], texts=(), interrupted=False, epoch=0)
+        return UserUnit(pcm=nothing[0], frames=nothing[1], texts=())
 
 
 SLOTS = 4
@@ -120,15 +123,25 @@ def pipeline_over(link: LinkEnd, model: Counter, clock: Clock, **options: Any) -
     family: Any = model
     return Pipeline(
         family=family, link=link, memory=None, clock=clock, wakeup=link.receiver,
-        options=PipelineOptions(**options), timings=Timings(one_host=True), counts=Counts(),
+        options=PipelineOptions(**options), timings=Timings(clock, one_host=True), counts=Counts(),
     )  # fmt: skip
+
+
+def opened(
+    pipeline: Pipeline, number: int, source: UserSource, on_unit: Callable[[AgentUnit], None]
+) -> RunningSession:
+    session = RunningSession(
+        number=number, seed=1, source=source, on_unit=on_unit, clock=pipeline.unit_clock()
+    )
+    pipeline.open(session)
+    return session
 
 
 def talk(link: LinkEnd, at: Callable[[int], float], units: int = 6) -> tuple[list[float], list[AgentUnit]]:
     clock = ManualClock()
     user, emitted = User(clock, at), []
     pipeline = pipeline_over(link, Counter(), clock)
-    pipeline.open(session=1, seed=1, source=user, on_unit=emitted.append)
+    opened(pipeline, 1, user, emitted.append)
     while len(emitted) < units:
         pipeline.step()
     return user.taken[:units], emitted
@@ -164,19 +177,17 @@ class Present:
 
     def take(self) -> UserUnit:
         nothing = np.zeros(1, np.float32), np.zeros((4, 8, 8, 3), np.uint8)
-        return UserUnit(pcm=nothing[0], frames=nothing[1], texts=(), interrupted=False, epoch=0)
+        return UserUnit(pcm=nothing[0], frames=nothing[1], texts=())
 
 
-def seated(pipeline: Pipeline, sessions: int) -> tuple[list[RunningSession], list[list[int]]]:
+def opened_all(pipeline: Pipeline, sessions: int) -> tuple[list[RunningSession], list[list[int]]]:
     """So many sessions, and the units that each of them got."""
     got: list[list[int]] = [[] for _ in range(sessions)]
-    seats = [
-        pipeline.open(
-            session=number, seed=1, source=Present(), on_unit=lambda unit, own=own: own.append(unit.unit)
-        )
+    found = [
+        opened(pipeline, number, Present(), lambda unit, own=own: own.append(unit.unit))
         for number, own in enumerate(got, start=1)
     ]
-    return seats, got
+    return found, got
 
 
 @pytest.mark.parametrize("phases", [1, 2, 4])
@@ -185,7 +196,7 @@ def test_every_session_gets_every_unit_in_order(
     link: LinkEnd, model: Counter, phases: int, make_clock: Callable[[], Clock]
 ) -> None:
     pipeline = pipeline_over(link, model, make_clock(), slots=SLOTS, phases=phases)
-    _, got = seated(pipeline, SLOTS)
+    _, got = opened_all(pipeline, SLOTS)
     while min(map(len, got)) < 8:
         pipeline.step()
     assert all(units == list(range(len(units))) for units in got)
@@ -194,10 +205,10 @@ def test_every_session_gets_every_unit_in_order(
 
 def test_the_sessions_of_a_phase_go_together(link: LinkEnd, model: Counter) -> None:
     pipeline = pipeline_over(link, model, UnpacedClock(), slots=SLOTS, phases=2)
-    seats, got = seated(pipeline, SLOTS)
+    sessions, got = opened_all(pipeline, SLOTS)
     while min(map(len, got)) < 4:
         pipeline.step()
-    phases = {tuple(seat.slot for seat in seats if seat.phase == phase) for phase in range(2)}
+    phases = {tuple(session.slot for session in sessions if session.phase == phase) for phase in range(2)}
     assert {len(phase) for phase in phases} == {2}
     for stage in ("encode", "state", "solve", "decode", "remember"):
         assert {slots for name, slots in model.batches if name == stage} == phases
@@ -206,13 +217,13 @@ def test_the_sessions_of_a_phase_go_together(link: LinkEnd, model: Counter) -> N
 def test_who_joins_or_leaves_takes_nothing_from_the_others(link: LinkEnd, model: Counter) -> None:
     clock = ManualClock()
     pipeline = pipeline_over(link, model, clock, slots=SLOTS, phases=1)
-    (first,), (got,) = seated(pipeline, 1)
+    (first,), (got,) = opened_all(pipeline, 1)
     others: list[RunningSession] = []
     while len(got) < 40:
         pipeline.step()
         if len(got) % 8 == 3 and len(others) < SLOTS - 1:
             number = 10 + len(got) + len(others)
-            others.append(pipeline.open(session=number, seed=1, source=Present(), on_unit=lambda _: None))
+            others.append(opened(pipeline, number, Present(), lambda _: None))
         if len(got) % 8 == 7 and others:
             pipeline.close(others.pop(0))
     assert got == list(range(40))
@@ -222,13 +233,13 @@ def test_who_joins_or_leaves_takes_nothing_from_the_others(link: LinkEnd, model:
 
 def test_a_slot_is_free_as_soon_as_its_session_is_closed(link: LinkEnd, model: Counter) -> None:
     pipeline = pipeline_over(link, model, UnpacedClock(), slots=2, phases=1)
-    seats, _ = seated(pipeline, 2)
+    sessions, _ = opened_all(pipeline, 2)
     while pipeline.idle:
         pipeline.step()
-    pipeline.close(seats[0])  # while the Performer works for it
+    pipeline.close(sessions[0])  # while the Performer works for it
     got: list[int] = []
-    new = pipeline.open(session=9, seed=1, source=Present(), on_unit=lambda unit: got.append(unit.unit))
-    assert new.slot == seats[0].slot
+    new = opened(pipeline, 9, Present(), lambda unit: got.append(unit.unit))
+    assert new.slot == sessions[0].slot
     while len(got) < 5:
         pipeline.step()
     assert got == list(range(5))
@@ -240,7 +251,7 @@ def test_no_tick_is_missed_while_others_are_awaited(link: LinkEnd, model: Counte
     pipeline = pipeline_over(link, model, clock, slots=3, phases=3)
     users = [User(clock, lambda unit, after=after: unit * UNIT_S + after) for after in (0.0, UNIT_S / 4)]
     for number, user in enumerate(users, start=1):
-        pipeline.open(session=number, seed=1, source=user, on_unit=lambda _: None)
+        opened(pipeline, number, user, lambda _: None)
     while len(users[1].taken) < 8:
         pipeline.step()
     assert np.array(users[0].taken[:8]) == pytest.approx(UNIT_S * np.arange(8))
@@ -254,7 +265,7 @@ def test_one_late_user_holds_up_nobody(link: LinkEnd, model: Counter) -> None:
     on_time = User(clock, lambda unit: unit * UNIT_S)
     got: list[int] = []
     for number, user in enumerate((on_time, late), start=1):
-        pipeline.open(session=number, seed=1, source=user, on_unit=lambda unit: got.append(unit.unit))
+        opened(pipeline, number, user, lambda unit: got.append(unit.unit))
     while len(late.taken) < 8:
         pipeline.step()
     assert np.array(on_time.taken[:8]) == pytest.approx(UNIT_S * np.arange(8))
@@ -278,7 +289,7 @@ def test_a_tick_that_comes_while_the_next_step_is_chosen_is_not_slept_through(
     link: LinkEnd, model: Counter, sessions: int
 ) -> None:
     pipeline = pipeline_over(link, model, CreepingClock(), slots=SLOTS, phases=2, solve_timeout_s=2.0)
-    _, got = seated(pipeline, sessions)
+    _, got = opened_all(pipeline, sessions)
     while min(map(len, got)) < 300:
         pipeline.step()
     assert all(units == list(range(len(units))) for units in got)

@@ -11,7 +11,7 @@ from shared.chunking import ChunkMode
 from shared.clock import ManualClock, UnitClock
 from shared.models.layout import KVBlock
 from shared.slices import Flags, Kind, SliceHeader
-from thinker.engine.running_session import Pacing, RunningSession
+from thinker.engine.running_session import RunningSession
 from thinker.engine.slice_sender import SliceSender
 
 LAYER_BYTES = {KVBlock.STATE: 6, KVBlock.COMMIT: 4}
@@ -52,25 +52,25 @@ class Sent:
         raise AssertionError("not the sender's to close")
 
 
-def seat(session: int) -> RunningSession:
+def session_of(number: int, *, slot: int = 0, seed: int = 0) -> RunningSession:
     nobody: Any = None
     return RunningSession(
-        session=session, slot=session, source=nobody, on_unit=lambda _: None,
-        clock=UnitClock(0.16, ManualClock()), pacing=Pacing.EAGER, state=session,
+        number=number, slot=slot, seed=seed, source=nobody, on_unit=lambda _: None,
+        clock=UnitClock(0.16, ManualClock()), state=number,
     )  # fmt: skip
 
 
-def sent_by(family: Numbers, exchange: ChunkMode, block: KVBlock, units: dict[int, int]) -> Sent:
+def sent_by(family: Numbers, chunk_mode: ChunkMode, block: KVBlock, units: dict[int, int]) -> Sent:
     """What is sent of a pass that writes the layers one after the other."""
     model: Any = family
     link = Sent()
-    sender = SliceSender(model, link, exchange=exchange, within_s=1.0)
-    seats = [seat(session) for session in units]
-    on_layer = sender.along(block, seats, list(units.values()))
+    sender = SliceSender(model, link, chunk_mode=chunk_mode, within_s=1.0)
+    sessions = [session_of(number) for number in units]
+    on_layer = sender.along(block, sessions, list(units.values()))
     for layer in range(family.layers if on_layer else 0):
         assert on_layer is not None
         on_layer(layer)
-    sender.after(block, seats, list(units.values()))
+    sender.after(block, sessions, list(units.values()))
     return link
 
 
@@ -128,9 +128,9 @@ def test_large_slices_travel_in_pieces_of_a_megabyte_and_a_remainder(block: KVBl
 def test_begin_and_end_name_slot_and_seed() -> None:
     model: Any = Numbers(2)
     link = Sent()
-    sender = SliceSender(model, link, exchange=ChunkMode.AUTO, within_s=1.0, checked=True)
-    sender.begin(7, 3, 2**40)
-    sender.end(seat(7))
+    sender = SliceSender(model, link, chunk_mode=ChunkMode.AUTO, within_s=1.0, checked=True)
+    sender.begin(session_of(7, slot=3, seed=2**40))
+    sender.end(session_of(7))
     (begin, numbers), (end, nothing) = link.messages
     assert (begin.kind, begin.session, begin.flags) == (Kind.RESET, 7, Flags.CHECKED)
     assert torch.tensor(numbers, dtype=torch.uint8).view(torch.int64).tolist() == [2**40, 3]

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from performer.loop import perform
-from scripts.common import handshake_params
-from shared.clock import MonotonicClock
+from shared.clock import Clock, MonotonicClock
 from shared.config import load_config
 from shared.links.base import LinkEnd
 from shared.links.loopback import loopback_pair
 from shared.models.family import Family
-from thinker.engine.pipeline import Counts, Pipeline, PipelineOptions
-from thinker.engine.timings import Timings
+from shared.processes.model import link_shape
+from thinker.engine.pipeline import Pipeline, PipelineOptions
+from thinker.engine.timings import Counts, Timings
 from thinker.engine.warmup import BATCH_UNITS, FIRST_UNITS, UNITS, Silence, warm_up
 from thinker.units import MediaSpec
 
@@ -24,10 +24,10 @@ SLOTS = 4
 
 
 @pytest.fixture
-def link(tiny_family: Family[Any, Any]) -> Iterator[LinkEnd]:
+def link(tiny_family: Family) -> Iterator[LinkEnd]:
     """The Thinker's end, with a Performer at the other."""
     config = replace(load_config("tiny"), sessions=SLOTS)
-    thinker, performer = loopback_pair(handshake_params(tiny_family, config, "auto").shape)
+    thinker, performer = loopback_pair(link_shape(tiny_family, config))
     work = threading.Thread(
         target=perform, args=(tiny_family, performer), kwargs={"slots": SLOTS, "stopping": lambda: False}
     )
@@ -39,17 +39,18 @@ def link(tiny_family: Family[Any, Any]) -> Iterator[LinkEnd]:
 
 
 @pytest.fixture
-def spec(tiny_family: Family[Any, Any]) -> MediaSpec:
+def spec(tiny_family: Family) -> MediaSpec:
     media = tiny_family.media
     return MediaSpec(model="tiny", **{name: getattr(media, name) for name in media.__dataclass_fields__})
 
 
 @pytest.fixture
-def make(tiny_family: Family[Any, Any], link: LinkEnd) -> Callable[..., Pipeline]:
+def make(tiny_family: Family, link: LinkEnd) -> Callable[..., Pipeline]:
     def make(**options: Any) -> Pipeline:
+        clock = MonotonicClock()
         return Pipeline(
-            family=tiny_family, link=link, memory=tiny_family.allocate(SLOTS), clock=MonotonicClock(),
-            wakeup=link.receiver, options=PipelineOptions(**options), timings=Timings(one_host=True),
+            family=tiny_family, link=link, memory=tiny_family.allocate(SLOTS), clock=clock,
+            wakeup=link.receiver, options=PipelineOptions(**options), timings=Timings(clock, one_host=True),
             counts=Counts(),
         )  # fmt: skip
 
@@ -57,14 +58,14 @@ def make(tiny_family: Family[Any, Any], link: LinkEnd) -> Callable[..., Pipeline
 
 
 @pytest.mark.parametrize(("slots", "tried"), [(1, [1]), (3, [1, 2, 3]), (4, [1, 2, 4])])
-def test_every_doubling_and_the_full_house_are_tried(
+def test_every_doubling_and_the_largest_number_are_tried(
     make: Callable[..., Pipeline], spec: MediaSpec, slots: int, tried: list[int]
 ) -> None:
     pipeline = make(slots=slots, phases=2)
     costs = warm_up(pipeline, spec, stopping=lambda: False)
     assert [cost.sessions for cost in costs] == tried[: len(costs)], "none more once it has taken long"
     assert all(min(cost.thinker_ms, cost.performer_ms, cost.loop_ms) > 0 for cost in costs)
-    assert pipeline.seats == []
+    assert pipeline.sessions == []
     assert pipeline.counts == Counts(), "its units are no session's"
     assert pipeline.timings.thinker_busy_s == 0
 
@@ -83,7 +84,7 @@ def test_it_ends_when_told_to(make: Callable[..., Pipeline], spec: MediaSpec) ->
     pipeline = make(slots=SLOTS)
     warm_up(pipeline, spec, stopping=lambda: next(asked) > 30)
     assert next(asked) < 40
-    assert pipeline.seats == []
+    assert pipeline.sessions == []
 
 
 def test_a_burst_of_something_else_does_not_count(
@@ -95,8 +96,8 @@ def test_a_burst_of_something_else_does_not_count(
     class Disturbed(Timings):
         """Of all units, each third takes an hour longer."""
 
-        def __init__(self, *, one_host: bool) -> None:
-            super().__init__(one_host=one_host)
+        def __init__(self, clock: Clock, *, one_host: bool) -> None:
+            super().__init__(clock, one_host=one_host)
             self.thinker_busy_s = 3600.0 if next(numbers) % 3 == 0 else 0.0
 
     monkeypatch.setattr("thinker.engine.warmup.Timings", Disturbed)

@@ -10,6 +10,7 @@ from websockets.exceptions import InvalidStatus
 
 from protocol import messages as m
 from shared.errors import AddressError
+from thinker.report import Report
 from thinker.server.app import build_app, serve
 from thinker.server.static_files import PAGE
 
@@ -17,6 +18,10 @@ from thinker.server.static_files import PAGE
 async def get(url: str, **options: Any) -> httpx.Response:
     async with httpx.AsyncClient(trust_env=False) as client:
         return await client.get(url, **options)
+
+
+def bearer(secret: str) -> dict[str, bytes]:
+    return {"authorization": f"Bearer {secret}".encode()}
 
 
 async def test_the_page_is_at_the_root(server: Any) -> None:
@@ -66,10 +71,49 @@ async def test_ready_follows_the_engine(server: Any) -> None:
     assert (await get(f"{server.http}/healthz")).status_code == 200
 
 
-async def test_the_report_holds_the_loops_lag(server: Any) -> None:
-    report = (await get(f"{server.http}/report")).json()
+async def test_the_report_holds_the_loops_lag(run_server: Any) -> None:
+    async with run_server(operator_secret="key") as server:
+        report = (await get(f"{server.http}/report", headers=bearer("key"))).json()
+    assert report.keys() == set(Report.__struct_fields__)
     assert report["stages_ms"]["solve"] == {"p50": 60.0, "p99": 70.0}
     assert report["event_loop_lag_ms"]["p99"] >= 0
+
+
+@pytest.mark.parametrize(
+    ("path", "options"),
+    [
+        ("report", {}),
+        ("report", {"params": {"token": "client"}}),
+        ("report", {"params": {"token": "operator"}}),
+        ("report", {"headers": {"authorization": "Bearer client"}}),
+        ("report", {"headers": {"authorization": "Basic operator"}}),
+        ("report", {"headers": {"authorization": "operator"}}),
+        ("report?operator_secret=operator", {}),
+    ],
+)
+async def test_a_client_can_not_read_the_report(run_server: Any, path: str, options: dict[str, Any]) -> None:
+    async with run_server(token="client", operator_secret="operator") as server:
+        response = await get(f"{server.http}/{path}", **options)
+    assert response.status_code == 401
+    assert response.text == "the report wants the operator's secret, as Authorization: Bearer SECRET"
+
+
+async def test_without_a_secret_there_is_no_report(run_server: Any) -> None:
+    async with run_server() as server:
+        response = await get(f"{server.http}/report", headers={"authorization": "Bearer"})
+    assert response.status_code == 403
+    assert "operator's secret" in response.text
+    assert "\n" not in response.text
+
+
+@pytest.mark.parametrize(
+    ("token", "secret"),
+    [("", None), (None, ""), ("same", "same")],
+    ids=["empty token", "empty secret", "same"],
+)
+def test_secrets_that_would_keep_nobody_out_are_refused(token: str | None, secret: str | None) -> None:
+    with pytest.raises(ValueError, match=r"token|secret"):
+        build_app(None, token=token, operator_secret=secret)  # type: ignore[arg-type]
 
 
 async def test_metrics_are_prometheus_text(server: Any) -> None:
@@ -84,12 +128,14 @@ async def test_metrics_are_prometheus_text(server: Any) -> None:
     assert 'thinker_report_stages_ms{in="solve",of="p99"} 70.0' in lines
 
 
-async def test_with_a_token_numbers_and_words_are_guarded(run_server: Any) -> None:
-    async with run_server(token="sésame") as server:
-        for path in ("report", "metrics"):
-            assert (await get(f"{server.http}/{path}")).status_code == 401
-            assert (await get(f"{server.http}/{path}?token=wrong")).status_code == 401
-            assert (await get(f"{server.http}/{path}", params={"token": "sésame"})).status_code == 200
+async def test_with_a_token_the_numbers_are_guarded(run_server: Any) -> None:
+    async with run_server(token="sésame", operator_secret="key") as server:
+        metrics = f"{server.http}/metrics"
+        assert (await get(metrics)).status_code == 401
+        assert (await get(metrics, params={"token": "wrong"})).status_code == 401
+        assert (await get(metrics, params={"token": "key"})).status_code == 401
+        assert (await get(metrics, params={"token": "sésame"})).status_code == 200
+        assert (await get(metrics, headers=bearer("key"))).status_code == 200
         assert (await get(server.http)).status_code == 200, "the page itself holds no secret"
 
 
@@ -138,7 +184,7 @@ async def test_stopping_tells_those_who_wait_too(run_server: Any, caplog: Any) -
         clients = [await server.connect() for _ in range(3)]
         await clients[0].start()
         for client in clients[1:]:
-            await client.greet()
+            await client.send_hello()
             await client.next(m.Queued)
         closed = [asyncio.create_task(client.closed()) for client in clients]
     assert await asyncio.gather(*closed) == [(1001, "the server is shutting down")] * 3

@@ -6,7 +6,7 @@ import httpx
 import pytest
 from websockets.exceptions import InvalidStatus
 
-PATHS = ("", "healthz", "report", "metrics", "page/app.js")
+PATHS = ("", "healthz", "readyz", "metrics", "page/app.js")
 
 
 async def status(url: str, **headers: str) -> int:

@@ -1,18 +1,44 @@
 """The inbox: continuous sound, latest picture, text in order, and nothing without a bound."""
 
 import threading
+from collections.abc import Callable
 
 import numpy as np
 import pytest
+from prometheus_client import Counter
 
-from thinker.server.inbox import MAX_BACKLOG_UNITS, MAX_TEXTS, STANDING_UNITS, Inbox
+from shared.media import Media
+from thinker.server.inbox import MAX_BACKLOG_UNITS, MAX_TEXTS, MAX_WAITING_CHARS, STANDING_UNITS, Inbox
+from thinker.server.metrics import ServerMetrics
 
 UNIT = 2_560
+MEDIA = Media(
+    unit_ms=160, fps=25, frames_per_unit=4, sample_rate=16_000, height=6, width=8,
+    input_rate=16_000, input_height=6, input_width=8,
+)  # fmt: skip
+
+
+class Counts:
+    """What the inbox has counted so far, in samples."""
+
+    def __init__(self, metrics: ServerMetrics, value: Callable[[Counter], float]) -> None:
+        self.missing = lambda: value(metrics.missing_samples)
+        self.dropped = lambda: value(metrics.dropped_samples)
 
 
 @pytest.fixture
-def inbox() -> Inbox:
-    return Inbox(height=6, width=8)
+def metrics() -> ServerMetrics:
+    return ServerMetrics()
+
+
+@pytest.fixture
+def counts(metrics: ServerMetrics, value: Callable[[Counter], float]) -> Counts:
+    return Counts(metrics, value)
+
+
+@pytest.fixture
+def inbox(metrics: ServerMetrics) -> Inbox:
+    return Inbox(MEDIA, metrics)
 
 
 def ramp(start: int, count: int) -> np.ndarray:
@@ -23,11 +49,11 @@ def samples(unit_pcm: np.ndarray) -> np.ndarray:
     return (unit_pcm * 32_768).astype(np.int16)
 
 
-def missing(inbox: Inbox) -> int:
+def missing(inbox: Inbox, counts: Counts) -> float:
     """Take a unit; how much of it was filled with silence."""
-    before = inbox.counts().missing_samples
+    before = counts.missing()
     inbox.take()
-    return inbox.counts().missing_samples - before
+    return counts.missing() - before
 
 
 def pictures(*values: int) -> np.ndarray:
@@ -38,7 +64,7 @@ def shades(frames: np.ndarray) -> list[int]:
     return [int(frame[0, 0, 0]) for frame in frames]
 
 
-def test_nothing_sent_is_silence_and_black(inbox: Inbox) -> None:
+def test_nothing_sent_is_silence_and_black(inbox: Inbox, counts: Counts) -> None:
     unit = inbox.take()
     assert unit.pcm.dtype == np.float32
     assert unit.pcm.shape == (UNIT,)
@@ -46,7 +72,7 @@ def test_nothing_sent_is_silence_and_black(inbox: Inbox) -> None:
     assert unit.frames.shape == (4, 6, 8, 3)
     assert not unit.frames.any()
     assert (unit.texts, unit.interrupted, unit.epoch) == ((), False, 0)
-    assert inbox.counts().missing_samples == 0, "without a microphone there is no gap"
+    assert counts.missing() == 0, "without a microphone there is no gap"
 
 
 def test_it_lacks_the_first_unit_and_whatever_would_tear_a_hole(inbox: Inbox) -> None:
@@ -64,13 +90,13 @@ def test_it_lacks_the_first_unit_and_whatever_would_tear_a_hole(inbox: Inbox) ->
     assert not inbox.lacking(), "it ran dry: sound may never come again"
 
 
-def test_odd_packets_come_out_whole(inbox: Inbox) -> None:
+def test_odd_packets_come_out_whole(inbox: Inbox, counts: Counts) -> None:
     sent = ramp(0, 3 * UNIT)
     for packet in np.array_split(sent, 17):
         inbox.push_audio(packet)
     taken = [inbox.take() for _ in range(3)]
     assert np.array_equal(np.concatenate([samples(unit.pcm) for unit in taken]), sent)
-    assert inbox.counts().missing_samples == 0
+    assert counts.missing() == 0
 
 
 def test_sound_waits_for_a_whole_unit_first(inbox: Inbox) -> None:
@@ -80,43 +106,43 @@ def test_sound_waits_for_a_whole_unit_first(inbox: Inbox) -> None:
     assert np.array_equal(samples(inbox.take().pcm), ramp(1, UNIT))
 
 
-def test_a_gap_is_filled_and_counted(inbox: Inbox) -> None:
+def test_a_gap_is_filled_and_counted(inbox: Inbox, counts: Counts) -> None:
     inbox.push_audio(ramp(1, UNIT + 1_000))
     inbox.take()
     unit = inbox.take()
     assert np.array_equal(samples(unit.pcm)[:1_000], ramp(UNIT + 1, 1_000))
     assert not unit.pcm[1_000:].any()
-    assert inbox.counts().missing_samples == UNIT - 1_000
+    assert counts.missing() == UNIT - 1_000
 
 
-def test_a_dry_queue_fills_up_again_before_it_flows(inbox: Inbox) -> None:
+def test_a_dry_queue_fills_up_again_before_it_flows(inbox: Inbox, counts: Counts) -> None:
     inbox.push_audio(ramp(1, UNIT))
     inbox.take()
-    assert missing(inbox) == UNIT
+    assert missing(inbox, counts) == UNIT
     inbox.push_audio(ramp(1, 100))
-    assert missing(inbox) == UNIT
+    assert missing(inbox, counts) == UNIT
     inbox.push_audio(ramp(101, UNIT - 100))
     assert np.array_equal(samples(inbox.take().pcm), ramp(1, UNIT))
 
 
-def test_a_flood_keeps_the_newest_sound(inbox: Inbox) -> None:
+def test_a_flood_keeps_the_newest_sound(inbox: Inbox, counts: Counts) -> None:
     held = MAX_BACKLOG_UNITS * UNIT
     inbox.push_audio(ramp(0, UNIT))
     inbox.push_audio(ramp(0, 10 * UNIT))
-    assert inbox.counts().dropped_samples == 7 * UNIT
+    assert counts.dropped() == 7 * UNIT
     taken = np.concatenate([samples(inbox.take().pcm) for _ in range(MAX_BACKLOG_UNITS)])
     assert np.array_equal(taken, ramp(0, 10 * UNIT)[-held:])
-    assert missing(inbox) == UNIT
+    assert missing(inbox, counts) == UNIT
 
 
-def test_sound_that_only_waits_is_dropped(inbox: Inbox) -> None:
+def test_sound_that_only_waits_is_dropped(inbox: Inbox, counts: Counts) -> None:
     inbox.push_audio(ramp(0, 3 * UNIT))  # a burst after a stalled network
     for _ in range(STANDING_UNITS):
         inbox.take()
         inbox.push_audio(ramp(0, UNIT))
-    assert inbox.counts().dropped_samples == 2 * UNIT
+    assert counts.dropped() == 2 * UNIT
     inbox.take()
-    assert missing(inbox) == UNIT, "the delay is gone"
+    assert missing(inbox, counts) == UNIT, "the delay is gone"
 
 
 @pytest.mark.parametrize(
@@ -154,10 +180,19 @@ def test_text_keeps_its_order_and_has_a_bound(inbox: Inbox) -> None:
     assert inbox.take().texts == ()
 
 
-def test_an_interruption_goes_once_and_takes_earlier_text_with_it(inbox: Inbox) -> None:
+def test_the_characters_that_wait_have_a_bound(inbox: Inbox) -> None:
+    assert inbox.push_text("x" * (MAX_WAITING_CHARS - 10))
+    assert not inbox.push_text("y" * 11)
+    assert inbox.push_text("z" * 10)
+    assert not inbox.push_text("z")
+    assert sum(map(len, inbox.take().texts)) == MAX_WAITING_CHARS
+    assert inbox.push_text("room again")
+
+
+def test_an_interruption_goes_once_and_gives_earlier_text_back(inbox: Inbox) -> None:
     inbox.push_text("before")
-    assert inbox.interrupt() == 1
-    assert inbox.interrupt() == 2
+    assert inbox.interrupt() == (1, ["before"])
+    assert inbox.interrupt() == (2, [])
     inbox.push_text("after")
     unit = inbox.take()
     assert (unit.texts, unit.interrupted, unit.epoch) == (("after",), True, 2)

@@ -15,29 +15,29 @@ def test_an_allowance_is_a_burst_and_a_rate() -> None:
 
 
 def test_a_large_message_counts_for_several() -> None:
-    conduct = LimitChecker(LIMITS, now=0.0)
-    assert conduct.heard(100, now=0.0) is None
-    assert conduct.heard(100, now=0.0) is None
-    misconduct = conduct.heard(0, now=0.0)
-    assert misconduct is not None
-    assert misconduct.code is CloseCode.POLICY
-    assert conduct.heard(50, now=2.0) is None
+    checker = LimitChecker(LIMITS, now=0.0)
+    assert checker.received(100, now=0.0) is None
+    assert checker.received(100, now=0.0) is None
+    close = checker.received(0, now=0.0)
+    assert close is not None
+    assert close.code is CloseCode.POLICY
+    assert checker.received(50, now=2.0) is None
 
 
 def test_a_hello_is_waited_for_whatever_else_comes() -> None:
-    conduct = LimitChecker(LIMITS, now=0.0)
-    conduct.heard(1, now=9.0)
-    assert conduct.silence(greeted=False, now=9.9) is None
-    misconduct = conduct.silence(greeted=False, now=10.0)
-    assert misconduct is not None
-    assert (misconduct.code, misconduct.reason) == (CloseCode.HELLO_TIMEOUT, "no hello within 10 s")
+    checker = LimitChecker(LIMITS, now=0.0)
+    checker.received(1, now=9.0)
+    assert checker.silent(had_hello=False, now=9.9) is None
+    close = checker.silent(had_hello=False, now=10.0)
+    assert close is not None
+    assert (close.code, close.reason) == (CloseCode.HELLO_TIMEOUT, "no hello within 10 s")
 
 
 def test_any_message_breaks_the_silence() -> None:
-    conduct = LimitChecker(LIMITS, now=0.0)
-    assert conduct.silence(greeted=True, now=19.0) is None
-    conduct.heard(1, now=19.0)
-    assert conduct.silence(greeted=True, now=38.9) is None
-    misconduct = conduct.silence(greeted=True, now=39.0)
-    assert misconduct is not None
-    assert misconduct.code is CloseCode.TRY_AGAIN_LATER
+    checker = LimitChecker(LIMITS, now=0.0)
+    assert checker.silent(had_hello=True, now=19.0) is None
+    checker.received(1, now=19.0)
+    assert checker.silent(had_hello=True, now=38.9) is None
+    close = checker.silent(had_hello=True, now=39.0)
+    assert close is not None
+    assert close.code is CloseCode.TRY_AGAIN_LATER

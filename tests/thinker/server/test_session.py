@@ -11,7 +11,7 @@ import simplejpeg
 from websockets.exceptions import ConnectionClosed
 
 from protocol import messages as m
-from protocol.media import Flags, MediaUnit, decode_media
+from protocol.media import MediaFlags, MediaUnit, decode_media
 from protocol.session import Send
 from thinker.server.limits import ClientLimits
 
@@ -48,7 +48,7 @@ async def test_what_the_user_shows_and_says_comes_back(server: Any) -> None:
         inbox = server.engine.open[0].inbox
         for unit in range(3):
             await client.send_unit(tone(unit), *(picture(40 * (unit + 1)) for _ in range(4)))
-            await server.until(lambda: inbox._sound._filled >= 2_560 and len(inbox._fresh) == 4)
+            await server.until(lambda: inbox.backlog() == (2_560, 4, 0))
             await server.engine.tick()
             answer = await client.next(MediaUnit)
             assert (answer.unit, answer.pts_us, answer.epoch) == (unit, unit * 160_000, 0)
@@ -66,7 +66,7 @@ async def test_sound_of_another_rate_is_converted(server: Any) -> None:
         for unit in range(2):
             sent = np.rint(np.sin(2 * np.pi * 440 * np.arange(7_680) / 48_000) * 12_000)
             await client.send_unit(sent)
-            await server.until(lambda: inbox._sound._filled >= 2_560)
+            await server.until(lambda: inbox.backlog()[0] >= 2_560)
             await server.engine.tick()
             answer = await client.next(MediaUnit)
             assert answer.unit == unit
@@ -82,7 +82,7 @@ async def test_typed_text_is_heard_and_answered_in_order(server: Any) -> None:
         assert await client.next(m.TextDelta) == m.TextDelta(text="hello there", unit=0)
         assert (await client.next(MediaUnit)).unit == 0
         await client.say(m.Text(text="more"))
-        await server.until(lambda: len(server.engine.open[0].inbox._texts) == 1)
+        await server.until(lambda: server.engine.open[0].inbox.backlog()[2] == 1)
         await server.engine.tick(2)
         assert await client.next(m.TextDelta) == m.TextDelta(text="more", unit=1)
         assert (await client.next(m.AgentState)).state == "listening"
@@ -100,12 +100,56 @@ async def test_too_much_text_is_refused_with_a_warning(server: Any) -> None:
         assert (await client.next(m.TextDelta)).text.endswith("line 31")
 
 
-async def test_what_the_model_has_to_say_of_the_session_is_told(server: Any) -> None:
+async def test_a_line_that_is_too_long_is_refused_at_once(server: Any) -> None:
+    long, longest = "x" * (m.MAX_TEXT_CHARS + 1), "y" * m.MAX_TEXT_CHARS
+    async with await server.connect(m.Hello(texts=[long, "hello"])) as client:
+        await client.send_hello()
+        warning = await client.next(m.Warning)
+        assert warning.code == "text-refused"
+        assert warning.message == f"“{'x' * 60}…” will not be answered: a line has 4000 characters at most"
+        await client.next(m.Ready)
+        await client.say(m.Text(text=long))
+        assert (await client.next(m.Warning)).code == "text-refused"
+        await server.engine.tick()
+        assert (await client.next(m.TextDelta)).text == "hello", "the session goes on"
+        await client.say(m.Text(text=longest))
+        await client.say(m.Text(text="one more"))
+        assert (await client.next(m.Warning)).message.startswith("“one more” will not be answered: too much")
+        await server.engine.tick()
+        assert (await client.next(m.TextDelta)).text == longest
+        assert [unit.texts for unit in server.engine.open[0].taken] == [("hello",), (longest,)]
+
+
+async def test_lines_lost_to_an_interruption_are_told(server: Any, value: Any) -> None:
     async with await server.connect() as client:
         await client.start()
-        server.engine.warns = "it begins to forget"
+        for text in ("one", "two"):
+            await client.say(m.Text(text=text))
+        await client.say(m.Interrupt())
+        await client.next(m.Interrupted)
+        for text in ("one", "two"):
+            warning = await client.next(m.Warning)
+            assert warning.code == "text-refused"
+            assert warning.message.startswith(f"“{text}” will not be answered: you interrupted")
         await server.engine.tick()
-        assert await client.next(m.Warning) == m.Warning(code="session", message="it begins to forget")
+        assert server.engine.open[0].taken[0].texts == ()
+        assert value(server.app.state.manager.metrics.refused_texts) == 2
+
+
+async def test_a_line_that_is_refused_in_a_void_unit_is_told(server: Any) -> None:
+    async with await server.connect(m.Hello(texts=["…?", "hello"])) as client:
+        await client.start()
+        session = server.engine.open[0]
+        taken = session.inbox.take()  # the model began this unit before the interruption
+        await client.say(m.Interrupt())
+        await client.next(m.Interrupted)
+        original, session.inbox = session.inbox, _Fixed(taken)
+        await server.engine.tick()
+        session.inbox = original
+        assert (await client.next(m.Warning)).message.startswith("“…?” ")
+        await server.engine.tick()
+        answer = await client.next(MediaUnit)
+        assert (answer.epoch, answer.unit) == (1, 1), "no media of the void unit"
 
 
 async def test_sessions_that_run_together_hear_only_their_own(server: Any) -> None:
@@ -116,13 +160,13 @@ async def test_sessions_that_run_together_hear_only_their_own(server: Any) -> No
             await client.start()
             await client.send_unit(np.full(2_560, 1000 * (number + 1)))
             inbox = server.engine.open[number].inbox
-            await server.until(lambda inbox=inbox: inbox._sound._filled >= 2_560)
+            await server.until(lambda inbox=inbox: inbox.backlog()[0] >= 2_560)
         await server.engine.tick()
         for number, client in enumerate(clients):
             assert set(samples(await client.next(MediaUnit)).tolist()) == {1000 * (number + 1)}
 
 
-async def test_every_line_that_the_model_refuses_is_told(server: Any) -> None:
+async def test_every_line_that_the_model_refuses_is_told(server: Any, value: Any) -> None:
     long = "…" * 61
     async with await server.connect(m.Hello(texts=["…?", "hello", long])) as client:
         await client.start()
@@ -132,8 +176,7 @@ async def test_every_line_that_the_model_refuses_is_told(server: Any) -> None:
             assert warning.code == "text-refused"
             assert warning.message.startswith(beginning)
         assert (await client.next(m.TextDelta)).text == "hello"
-        refused = server.app.state.manager.metrics.refused_texts
-        assert refused.collect()[0].samples[0].value == 2
+        assert value(server.app.state.manager.metrics.refused_texts) == 2
 
 
 async def test_an_interruption_voids_what_was_on_its_way(server: Any) -> None:
@@ -152,7 +195,7 @@ async def test_an_interruption_voids_what_was_on_its_way(server: Any) -> None:
         await server.engine.tick(1)
         answer = await client.next(MediaUnit)
         assert answer.epoch == 1
-        assert Flags.INTERRUPTED in answer.flags
+        assert MediaFlags.INTERRUPTED in answer.flags
         assert client.session.stale_units <= 1
         assert server.engine.open[0].taken[-1].interrupted
         await client.say(m.Interrupt())
@@ -188,18 +231,18 @@ async def test_a_pause_stops_media_and_words(server: Any) -> None:
         await client.say(m.Pause())
         await client.send_unit(tone(0))
         await client.say(m.Text(text="unheard"))
-        await server.until(lambda: len(server.engine.open[0].inbox._texts) == 1)
+        await server.until(lambda: server.engine.open[0].inbox.backlog()[2] == 1)
         await server.engine.tick()
         assert (await client.next(m.AgentState)).state == "speaking", "the model goes on"
         assert not server.engine.open[0].taken[0].pcm.any()
         await client.say(m.Resume())
         await client.say(m.Text(text="back"))
-        await server.until(lambda: len(server.engine.open[0].inbox._texts) == 1)
+        await server.until(lambda: server.engine.open[0].inbox.backlog()[2] == 1)
         await server.engine.tick()
         assert await client.next(m.TextDelta) == m.TextDelta(text="back", unit=1)
         answer = await client.next(MediaUnit)
         assert answer.unit == 1
-        assert Flags.DISCONTINUITY in answer.flags
+        assert MediaFlags.DISCONTINUITY in answer.flags
 
 
 async def test_bye_ends_in_order(server: Any) -> None:
@@ -252,9 +295,28 @@ async def test_a_client_that_comes_back_sees_where_units_are_missing(server: Any
         await client.say(m.Ack(unit=7))
         answers = [await client.next(MediaUnit) for _ in range(3)]
     assert [answer.unit for answer in answers] == [13, 14, 15]
-    assert Flags.DISCONTINUITY in answers[0].flags
+    assert MediaFlags.DISCONTINUITY in answers[0].flags
     assert [bool(answer.frames) for answer in answers] == [False, True, True]
     assert all(answer.audio for answer in answers)
+
+
+async def test_losses_show_while_the_session_runs(server: Any, value: Any) -> None:
+    metrics = server.app.state.manager.metrics
+    async with await server.connect() as client:
+        await client.start()
+        client.acks = False
+        await client.send_unit(np.ones(5 * 2_560, np.int16))
+        inbox = server.engine.open[0].inbox
+        await server.until(lambda: inbox.backlog()[0] == 4 * 2_560)
+        assert value(metrics.dropped_samples) == 2_560
+        await server.tick_through(8 + 3 + 2)
+        assert value(metrics.missing_samples) == (8 + 3 + 2 - 4) * 2_560
+        assert value(metrics.lost_units) == 2
+        assert value(metrics.lost_frames) == 4 * 3
+        for underruns in (2, 2, 3, 1):
+            await client.say(m.Ack(unit=0, underruns=underruns))
+        await server.until(lambda: value(metrics.underruns) == 2)
+        assert value(metrics.sessions) == 1
 
 
 async def test_a_picture_that_is_none_costs_a_warning(server: Any) -> None:
@@ -266,7 +328,7 @@ async def test_a_picture_that_is_none_costs_a_warning(server: Any) -> None:
         warning = await client.next(m.Warning)
         assert warning == m.Warning(code="bad-picture", message="a picture of 30000x30000 is too large")
         await client.send_unit(tone(1), b"", b"garbage", picture(200))
-        await server.until(lambda: server.engine.open[0].inbox._sound._filled == 2 * 2_560)
+        await server.until(lambda: server.engine.open[0].inbox.backlog()[0] == 2 * 2_560)
         await server.engine.tick()
         assert np.array_equal(samples(await client.next(MediaUnit)), tone(0))
 
@@ -310,7 +372,7 @@ async def test_text_that_is_not_utf8_ends_the_session(server: Any) -> None:
 @pytest.mark.parametrize("rate", [1, 7_999, 384_000])
 async def test_a_rate_that_nothing_has_is_refused(server: Any, rate: int) -> None:
     async with await server.connect(m.Hello(audio_rate=rate)) as client:
-        await client.greet()
+        await client.send_hello()
         code, reason = await client.closed()
     assert code == 1003
     assert f"audio_rate {rate}" in reason
@@ -357,7 +419,7 @@ async def test_a_client_that_falls_silent_frees_its_slot(run_server: Any) -> Non
 
 async def test_a_client_that_reads_nothing_holds_up_nobody(run_server: Any) -> None:
     """Four such units are more than the sockets between can hold, so the writer really stands still."""
-    limits = ClientLimits(ping_every_s=0.1, silent_s=2.0, goodbye_s=0.1)
+    limits = ClientLimits(ping_every_s=0.1, silent_s=2.0, close_s=0.1)
     async with run_server(limits=limits) as server:
         server.engine.slots = 2
         async with (
@@ -373,7 +435,7 @@ async def test_a_client_that_reads_nothing_holds_up_nobody(run_server: Any) -> N
             assert (await good.next(MediaUnit)).unit == 0
             reading = asyncio.create_task(good.next(m.Queued))  # never comes; pings are answered meanwhile
             await server.until(lambda: len(server.engine.open) < 2)
-            assert [session.session for session in server.engine.open] == [2]
+            assert [session.number for session in server.engine.open] == [2]
             reading.cancel()
 
 
@@ -397,7 +459,7 @@ async def test_a_fault_of_ours_is_logged_and_ends_one_session(server: Any, caplo
     async with await server.connect() as client:
         await client.start()
         session = server.engine.open[0].on_unit.__self__
-        session._agent_pump.put("no unit at all")
+        session._encoder.put("no unit at all")
         assert (await client.next(m.Error)).message == "the server failed"
         assert await client.closed() == (1011, "the server failed")
     assert f"session {session.session_id} failed" in caplog.text

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from training.data.samples import TAIL_FRAMES, write_samples
-from training.data.speech import Utterance
-from training.data.wav import write_wav
+from training.data.voices.agent import AgentUtterance
+from training.data.voices.sound import write_wav
 
 
 def test_a_wav_holds_the_sound_and_clips_what_is_too_loud(tmp_path: Path) -> None:
@@ -22,7 +22,9 @@ def test_a_wav_holds_the_sound_and_clips_what_is_too_loud(tmp_path: Path) -> Non
 
 
 def test_a_sample_is_a_wav_a_sheet_and_a_clip_of_one_length(tmp_path: Path) -> None:
-    spoken = Utterance(sentence="Ah.", pcm=np.zeros(8000, np.float32), phones=[("aa", 0.4), ("pau", 0.5)])
+    spoken = AgentUtterance(
+        sentence="Ah.", pcm=np.zeros(8000, np.float32), phones=[("aa", 0.4), ("pau", 0.5)]
+    )
     sound, sheet, clip = write_samples([spoken], tmp_path / "new", size=64)
     with wave.open(str(sound)) as file:
         assert file.getnframes() == 8000

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from training.data.face import Pose, draw
+from training.data.faces.face import Pose, draw
 from training.evaluation.lips import drawn_openings, lip_sync, opening
 
 WORDS = ["pau", "hh", "ax", "l", "ow", "ow", "ow", "pau", "w", "er", "er", "l", "d", "aa", "aa", "pau"] * 3

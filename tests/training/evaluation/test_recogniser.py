@@ -2,7 +2,7 @@
 
 import pytest
 
-from training.data.speech import speak
+from training.data.voices.agent import speak
 from training.evaluation.recogniser import recognise, word_errors, words_of
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from training.data.face import Pose, draw
+from training.data.faces.face import Pose, draw
 from training.data.samples import write_mp4
 from training.errors import TrainingError
-from training.evaluation.session import Comparison, compare
+from training.evaluation.session import DriftReport, compare
 
 SECONDS = 150
 REPORT: dict[str, Any] = {
@@ -21,7 +21,7 @@ REPORT: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def compared(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
+def compared(tmp_path_factory: pytest.TempPathFactory) -> DriftReport:
     """Speech of a second every two, 6 dB quieter at last; a face that breathes, pales and stops for 4 s."""
     folder = tmp_path_factory.mktemp("recording")
     breaths = [
@@ -38,7 +38,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
     return compare(folder / "r.mp4", folder / "r.json")
 
 
-def test_what_changed_is_found(compared: Comparison) -> None:
+def test_what_changed_is_found(compared: DriftReport) -> None:
     rows = {row.what: row for row in compared.rows}
     assert rows["level of speech"].last - rows["level of speech"].first == pytest.approx(-6, abs=0.3)
     assert rows["share of speaking"].first == pytest.approx(50, abs=2)
@@ -47,7 +47,7 @@ def test_what_changed_is_found(compared: Comparison) -> None:
     assert rows["wall, red"].last - rows["wall, red"].first > 60
 
 
-def test_what_holds_for_the_whole(compared: Comparison) -> None:
+def test_what_holds_for_the_whole(compared: DriftReport) -> None:
     whole = compared.whole
     assert 3.8 < whole["longest frozen stretch (s)"] < 5.0
     assert whole["longest stretch of sound (s)"] == pytest.approx(1, abs=0.1)

@@ -6,24 +6,25 @@ import numpy as np
 import pytest
 import torch
 
-from shared.models.pocket.phones import SILENCE
-from shared.models.pocket.speech import PhoneTimer
-from training.data.sentences import is_held_out
-from training.evaluation.conversation import Recital
+from shared.models.pocket.speech.phones import SILENCE
+from shared.models.pocket.speech.pointer import PhoneTimer
+from training.data.split import Split
+from training.data.voices.sentences import split_of
+from training.evaluation.conversation import ScriptedSpeech
 from training.evaluation.speaking import (
     Sentence,
-    Turn,
-    held_out_sentences,
+    SpokenTurn,
+    judged_sentences,
     silence_levels,
     word_error_rates,
 )
 
 
-def turn(speaking_units: int, silent_units: int) -> Turn:
+def turn(speaking_units: int, silent_units: int) -> SpokenTurn:
     """Nothing is heard in it yet."""
     units = speaking_units + silent_units
     speaking = (True,) * speaking_units + (False,) * silent_units
-    return Turn(pcm=np.zeros((units, 2560), np.float32), speaking=speaking)
+    return SpokenTurn(pcm=np.zeros((units, 2560), np.float32), speaking=speaking)
 
 
 def test_silence_is_measured_where_nothing_is_said() -> None:
@@ -47,17 +48,17 @@ def test_rates_count_words_not_sentences() -> None:
 
 
 def test_sentences_are_held_out_and_always_the_same() -> None:
-    sentences = held_out_sentences(20)
-    assert sentences == held_out_sentences(85)[:20]
-    assert all(map(is_held_out, sentences))
+    sentences = judged_sentences(20)
+    assert sentences == judged_sentences(85)[:20]
+    assert {split_of(sentence) for sentence in sentences} == {Split.JUDGE}
     assert len(set(sentences)) == 20
 
 
 def test_a_recital_keeps_to_its_script() -> None:
-    recital = Recital(script=deque([3, 4, 5, 6, 7]))
+    recital = ScriptedSpeech(script=deque([3, 4, 5, 6, 7]))
     timer, generator = PhoneTimer(), torch.Generator()
     recital.say("hello")
-    recital.hush()
+    recital.stop()
     busy = [recital.busy]
     said = []
     for _ in range(3):

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shared.models.pocket.replies import Request
-from training.data.bank import Bank
-from training.data.voices import installed
+from shared.models.pocket.dialogue.replies import Request
+from training.data.voices.bank import UtteranceBank
+from training.data.voices.speakers import installed
 from training.evaluation.users import (
     ASKED,
     UNIT_SAMPLES,
@@ -20,19 +20,19 @@ from training.evaluation.users import (
 
 
 @pytest.fixture(scope="module")
-def bank(tmp_path_factory: pytest.TempPathFactory) -> Bank:
+def bank(tmp_path_factory: pytest.TempPathFactory) -> UtteranceBank:
     folder = tmp_path_factory.mktemp("bank")
-    return Speakers(folder=Path(folder), family="espeak", requests=len(ASKED), others=10).bank()
+    return Speakers.speak(Path(folder), "espeak", requests=len(ASKED), others=10).bank()
 
 
-def test_unseen_voices_ask_everything(bank: Bank) -> None:
+def test_unseen_voices_ask_everything(bank: UtteranceBank) -> None:
     unseen = {f"espeak/{voice.name}" for voice in installed(held_out=True)["espeak"]}
     assert set(bank.voices) <= unseen
     assert sorted(bank.requests[asking(bank)].tolist()) == sorted(map(int, ASKED))
     assert bank.utterance(asking(bank, Request.STORY)[0]).request is Request.STORY
 
 
-def test_what_is_said_is_where_the_scene_says(bank: Bank) -> None:
+def test_what_is_said_is_where_the_scene_says(bank: UtteranceBank) -> None:
     spoken = [bank.utterance(index) for index in asking(bank)[:3]]
     scenes = []
     for _ in range(2):

@@ -15,10 +15,10 @@ from torch import Tensor
 from torch.distributed import Store  # type: ignore[attr-defined]  # public, but not in torch's stubs
 
 from shared.errors import LinkUnavailable
-from shared.handshake import host_identity
 from shared.links.collective.backends import AbortableGroup, GroupOptions
 from shared.links.collective.ccl import building
 from shared.links.collective.ccl.library import Communicator, Request, load
+from shared.links.peer import host_identity
 
 _log = logging.getLogger(__name__)
 

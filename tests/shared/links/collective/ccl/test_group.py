@@ -21,7 +21,7 @@ pytestmark = [
 
 def test_torch_distributed_knows_the_backend_ccl(tmp_path: Path) -> None:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["shared.rendezvous"])
+    context.set_forkserver_preload(["shared.processes.rendezvous"])
     task = {"STORE": str(tmp_path / "store")}
     ranks = [
         context.Process(target=runpy.run_path, args=(str(RANKS), task | {"RANK": rank})) for rank in (0, 1)

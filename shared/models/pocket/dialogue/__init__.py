@@ -1,0 +1,1 @@
+"""The rules of conversation: when the agent answers or falls silent, and what it says."""

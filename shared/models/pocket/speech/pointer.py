@@ -1,0 +1,141 @@
+"""What the agent says and when: spelled words under a pointer that can neither skip nor repeat a phone.
+
+Shape suffixes: B batch, W window of phones, C channels.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import textwrap
+from collections import deque
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from shared.models.layout import STEPS_PER_UNIT
+from shared.models.pocket.speech.phones import PHONE_IDS, PHONES, SILENCE
+from shared.models.pocket.speech.spelling import spell
+
+NEIGHBOURS = 3  # phones to either side that decide how long one lasts
+MAX_FRAMES = 16  # that a phone lasts
+MAX_WAITING_CHARACTERS = 20_000
+PIECE = 200  # characters that are spelled in a unit, at most
+FEW_PHONES = 16  # with no more left the next piece is spelled
+SPEAKABLE = re.compile(r"[A-Za-z0-9À-ÿ%&+=@#°$€£]")
+TEMPERATURE = 0.6  # of drawn durations: averages flatten the rhythm, the raw spread stumbles
+
+
+class PhoneTimer(nn.Module):
+    """How many frames of 40 ms a phone lasts, from its neighbourhood of seven phones."""
+
+    def __init__(self, embedding: int = 32, hidden: int = 256) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(len(PHONES), embedding)
+        self.hidden = nn.Linear((2 * NEIGHBOURS + 1) * embedding, hidden)
+        self.write = nn.Linear(hidden, MAX_FRAMES)
+
+    def forward(self, phones_BW: Tensor) -> Tensor:
+        """Logits [B, MAX_FRAMES] of lasting 1, 2, ... frames."""
+        x_BC = self.embed(phones_BW).flatten(1)
+        out: Tensor = self.write(nn.functional.gelu(self.hidden(x_BC)))
+        return out
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SpeechTokens:
+    """What is said in one unit: a phone for each 40 ms, and the words that begin with them."""
+
+    phones: tuple[int, ...]
+    words: tuple[str, ...]
+
+    @property
+    def speaking(self) -> bool:
+        """Whether any phone is a sound."""
+        return any(phone != SILENCE for phone in self.phones)
+
+
+@dataclass(slots=True)
+class SpeechPointer:
+    """The pointer of one session: phones to come, with the word that each begins, and the one that sounds.
+
+    Lines are cut and spelled piece by piece, when the phones before them run out: whatever is typed, a unit
+    costs no more than `PIECE` characters.
+    """
+
+    lines: deque[str] = field(default_factory=deque)
+    characters: int = 0  # of all `lines`
+    waiting: deque[tuple[int, str]] = field(default_factory=deque)
+    recent: deque[int] = field(default_factory=lambda: deque([SILENCE] * NEIGHBOURS, NEIGHBOURS))
+    sounding: int = SILENCE
+    frames_left: int = 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether something waits to be said, or sounds."""
+        return bool(self.lines or self.waiting or self.frames_left)
+
+    def say(self, text: str) -> bool:
+        """Queue a line; False when there is nothing in it to say or too much waits already."""
+        if self.characters + len(text) > MAX_WAITING_CHARACTERS or not SPEAKABLE.search(text):
+            return False
+        self.lines.append(" ".join(text.split()))
+        self.characters += len(self.lines[-1])
+        return True
+
+    def _next_piece(self) -> str:
+        """Take the words of the first line that fit in a piece, and what behind them can't be spoken."""
+        line = self.lines.popleft()
+        piece = textwrap.wrap(line[: 2 * PIECE], PIECE)[0]
+        rest = line[len(piece) :].lstrip()
+        if SPEAKABLE.search(rest):
+            self.lines.appendleft(rest)
+        else:
+            rest = ""
+        self.characters -= len(line) - len(rest)
+        return piece
+
+    def _spell_next_piece(self) -> None:
+        silent = not (self.waiting or self.frames_left)
+        for word in spell(self._next_piece()):
+            begins = next(i for i, phone in enumerate(word.phones) if phone != PHONES[SILENCE])
+            # Whoever is silent needs no pause before the first sound: it would make every answer late.
+            phones = word.phones[begins:] if silent else word.phones
+            named = 0 if silent else begins
+            self.waiting += [(PHONE_IDS[p], word.text if i == named else "") for i, p in enumerate(phones)]
+            silent = False
+
+    def stop(self) -> None:
+        """Drop all that waits; the phone that sounds ends now."""
+        self.lines.clear()
+        self.characters = 0
+        self.waiting.clear()
+        self.frames_left = 0
+        self.sounding = SILENCE
+
+    @torch.no_grad()
+    def advance(self, timer: PhoneTimer, generator: torch.Generator) -> SpeechTokens:
+        """Move on by one unit; durations are drawn from `generator`."""
+        phones, words = [], []
+        if self.lines and len(self.waiting) < FEW_PHONES:
+            self._spell_next_piece()
+        for _ in range(STEPS_PER_UNIT):
+            if self.frames_left == 0:
+                words += self._next_phone(timer, generator)
+            self.frames_left = max(0, self.frames_left - 1)
+            phones.append(self.sounding)
+        return SpeechTokens(phones=tuple(phones), words=tuple(words))
+
+    def _next_phone(self, timer: PhoneTimer, generator: torch.Generator) -> list[str]:
+        self.recent.append(self.sounding)
+        if not self.waiting:
+            self.sounding = SILENCE
+            return []
+        self.sounding, word = self.waiting.popleft()
+        ahead = [phone for phone, _ in itertools.islice(self.waiting, NEIGHBOURS)]
+        ahead += [SILENCE] * (NEIGHBOURS - len(ahead))
+        window = torch.tensor([[*self.recent, self.sounding, *ahead]], device=timer.write.weight.device)
+        odds = (timer(window) / TEMPERATURE).softmax(-1)[0].cpu()  # drawn on the CPU for every device
+        self.frames_left = 1 + int(torch.multinomial(odds, 1, generator=generator))
+        return [word] if word else []

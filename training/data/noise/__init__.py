@@ -1,0 +1,1 @@
+"""Noise, music, rooms and microphones, synthesised."""

@@ -1,0 +1,1 @@
+"""Who speaks and what is said: synthesizers, speakers, sentences, and the utterances made of them."""
