@@ -18,7 +18,7 @@ from torch import Tensor
 
 from benchmarks.harness import cut_down, spawned
 from benchmarks.planner.weights import weights_read
-from performer.group import Group, join_store, open_store
+from performer.group import RankGroup, join_leader_store, open_leader_store
 from scripts.bench import BenchResult
 from shared.config import RuntimeConfig, load_config
 from shared.devices import claim_core
@@ -37,7 +37,7 @@ Solve = Callable[[], object]
 class Sums:
     """A group's `reduce`, watched."""
 
-    def __init__(self, group: Group) -> None:
+    def __init__(self, group: RankGroup) -> None:
         self.num_bytes = self.took_s = 0.0
         self._group = group
         self.share = ShardSpec(rank=group.rank, ranks=group.ranks, reduce=self._reduce)
@@ -53,16 +53,16 @@ class Sums:
 def bench(args: argparse.Namespace, console: Console) -> BenchResult:
     """Measure `--units` solves of each."""
     config = cut_down(load_config(args.config), args.layers)
-    store = open_store()
+    store = open_leader_store()
     follower = spawned(_follow, config, store.port, args.units)
     try:
         with claim_core("rank 0", config.pin):
-            group = Group(
-                store, rank=0, ranks=RANKS, within_s=WITHIN_S,
-                fate=lambda: None if follower.is_alive() else "rank 1 has ended",
+            group = RankGroup(
+                store, rank=0, ranks=RANKS, timeout_s=WITHIN_S,
+                exit_status=lambda: None if follower.is_alive() else "rank 1 has ended",
             )  # fmt: skip
-            group.await_all("here", threading.Event())
-            group.meet()
+            group.wait_for_all("started", threading.Event())
+            group.connect()
             console.print(f"{args.units} solves each of {config.name}")
             return _measure(config, group, args.units)
     finally:
@@ -70,7 +70,7 @@ def bench(args: argparse.Namespace, console: Console) -> BenchResult:
         follower.kill()
 
 
-def _measure(config: RuntimeConfig, group: Group, solves: int) -> BenchResult:
+def _measure(config: RuntimeConfig, group: RankGroup, solves: int) -> BenchResult:
     sums = Sums(group)
     whole, part = (load_model(config, "cpu", Role.PERFORMER, share) for share in (WHOLE, sums.share))
     solve_whole, solve_part = _solve_of(whole), _solve_of(part)
@@ -110,9 +110,9 @@ def _measure(config: RuntimeConfig, group: Group, solves: int) -> BenchResult:
 def _follow(config: RuntimeConfig, port: int, solves: int) -> None:
     """The other rank: the same in the same order, without the whole model."""
     with claim_core("rank 1", config.pin):
-        group = Group(join_store(port), rank=1, ranks=RANKS, within_s=WITHIN_S)
-        group.meet()
-        part = load_model(config, "cpu", Role.PERFORMER, group.share)
+        group = RankGroup(join_leader_store(port), rank=1, ranks=RANKS, timeout_s=WITHIN_S)
+        group.connect()
+        part = load_model(config, "cpu", Role.PERFORMER, group.shard)
         solve = _solve_of(part)
         _weights_mb(part)
         for _ in range(solves + WARM_UP_SOLVES):
@@ -120,7 +120,7 @@ def _follow(config: RuntimeConfig, port: int, solves: int) -> None:
             solve()
 
 
-def _meet(group: Group) -> None:
+def _meet(group: RankGroup) -> None:
     """Let no rank begin before all are there."""
     group.reduce(torch.zeros(1))
 

@@ -28,7 +28,7 @@ KB, MB = 1 << 10, 1 << 20
 SIZES = {"8 KB": 8 * KB, "64 KB": 64 * KB, "256 KB": 256 * KB, "1 MB": MB, "4 MB": 4 * MB, "16 MB": 16 * MB}
 LINKS = ("shm", "gloo", "ccl")
 COPIES = "two copies"
-SHAPE = LinkShape(slice_bytes=16 * MB, latent_bytes=16 * MB)
+SHAPE = LinkShape(to_peer=16 * MB, from_peer=16 * MB)
 ROUNDS = 10  # all links and the copies take turns, so that what else runs on the machine meets all of them
 BYTES_A_ROUND = 64 * MB  # one way through each link, at most
 MESSAGES_A_ROUND = (4, 100)  # at least, at most
@@ -190,7 +190,7 @@ def _other_end(link: str) -> Iterator[LinkEnd]:
 def _answer(params: HandshakeParams, port: int) -> None:
     torch.set_num_threads(1)
     with join_peer("127.0.0.1", port, params, role=PERFORMER, at=THINKER, timeout_s=WITHIN_S) as end:
-        there = torch.ones(SHAPE.slice_bytes, dtype=torch.uint8)
+        there = torch.ones(SHAPE.to_peer, dtype=torch.uint8)
         while _answer_next(end, there):
             pass
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from shared.errors import LinkClosed, LinkTimeout, SliceError
-from shared.links.base import Message
+from shared.links.base import LinkMessage
 from shared.models.family import Family
 from shared.models.layout import KVBlock
 from shared.slices import Flags, Kind, SliceHeader, describe
@@ -33,7 +33,7 @@ class Answers(Protocol):
 class Messages(Protocol):
     """What the loop needs of a `Receiver`."""
 
-    def receive(self, timeout_s: float, what: str = ...) -> Message:
+    def receive(self, timeout_s: float, what: str = ...) -> LinkMessage:
         """The next one."""
 
     def release(self) -> None:

@@ -11,8 +11,6 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from performer.broadcast import following, leading
-from performer.group import Group, join_store, open_store
 from performer.loop import Ends, perform
 from shared.config import RuntimeConfig
 from shared.devices import check_device, claim_core
@@ -54,23 +52,27 @@ class PerformerProcess:
         Args:
             start_rank: the command line of a rank, given its number and the port of the group's store.
         """
+        from performer.broadcast import leader_ends  # noqa: PLC0415 - one process alone needs no ranks
+        from performer.group import RankGroup, open_leader_store  # noqa: PLC0415
+
         config, ranks = self.config, len(self.devices)
-        store = open_store()
+        store = open_leader_store()
         with ChildProcesses() as followers:
             for rank in range(1, ranks):
                 followers.start(f"rank {rank}", *start_rank(rank, store.port))
-            group = Group(
-                store, rank=0, ranks=ranks, within_s=_group_timeout_s(config), fate=followers.exit_status
-            )
-            if not group.await_all("here", self.stop):
+            group = RankGroup(
+                store, rank=0, ranks=ranks, timeout_s=_group_timeout_s(config),
+                exit_status=followers.exit_status,
+            )  # fmt: skip
+            if not group.wait_for_all("started", self.stop):
                 return 0
-            group.meet(check_device(self.devices[0])[0])
-            family = load_model(config, self.devices[0], PERFORMER.loads, group.share)
-            group.announce(LOADED)
-            if not group.await_all(LOADED, self.stop):
+            group.connect(check_device(self.devices[0])[0])
+            family = load_model(config, self.devices[0], PERFORMER.loads, group.shard)
+            group.reach(LOADED)
+            if not group.wait_for_all(LOADED, self.stop):
                 return 0
             log.info("%d ranks are there", ranks)
-            return self._serve(family, lambda link: leading(link, group))
+            return self._serve(family, lambda link: leader_ends(link, group))
 
     def _serve(self, family: Family, ends_of: Callable[[LinkEnd], Ends]) -> int:
         params = handshake_params(
@@ -95,12 +97,15 @@ class PerformerProcess:
 
 def follow(config: RuntimeConfig, device: str, *, rank: int, ranks: int, port: int) -> int:
     """Another rank, of the group whose store is at this port; returns an exit code."""
-    group = Group(join_store(port), rank=rank, ranks=ranks, within_s=_group_timeout_s(config))
+    from performer.broadcast import follower_ends  # noqa: PLC0415 - one process alone needs no ranks
+    from performer.group import RankGroup, join_leader_store  # noqa: PLC0415
+
+    group = RankGroup(join_leader_store(port), rank=rank, ranks=ranks, timeout_s=_group_timeout_s(config))
     try:
-        group.meet(check_device(device)[0])
-        family = load_model(config, device, PERFORMER.loads, group.share)
-        group.announce(LOADED)
-        ends = following(group, family.latent_bytes)
+        group.connect(check_device(device)[0])
+        family = load_model(config, device, PERFORMER.loads, group.shard)
+        group.reach(LOADED)
+        ends = follower_ends(group, family.latent_bytes)
         with claim_core(f"performer rank {rank}", config.pin):
             perform(family, ends, slots=config.sessions, stopping=lambda: False)
     except GroupError as error:

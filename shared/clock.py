@@ -5,7 +5,7 @@ from typing import Protocol
 
 
 class Wakeup(Protocol):
-    """Anything that a wait may end early for: a link's receiver, a doorbell, several of them."""
+    """Anything that a wait may end early for: a link's receiver, an event, several of them."""
 
     def wait(self, timeout_s: float | None) -> bool:
         """Block for at most `timeout_s` seconds; True when there is something to look at."""

@@ -1,8 +1,7 @@
 """The devices that models run on. The only package that says `torch.cuda` or `torch.xpu`.
 
-device.py       what every device can do; by itself the CPU
-accelerator.py  CUDA and XPU
-opening.py      from "cuda:1" to a device, or one line that says why not
+device.py       what every device can do, by itself the CPU; from "cuda:1" to a device, or why there is none
+accelerator.py  CUDA and XPU; imported where one is opened, as is ipex.py
 graphs.py       captured work and its buckets
 memory.py       how much the host still has
 cores.py        threads, and a core of its own for a process
@@ -11,9 +10,8 @@ about.py        what figures were measured on
 
 from shared.devices.about import describe
 from shared.devices.cores import claim_core, settle_threads
-from shared.devices.device import Device, Event
+from shared.devices.device import Device, Event, check_device, open_device
 from shared.devices.graphs import Buckets
-from shared.devices.opening import check_device, open_device
 
 __all__ = [
     "Buckets",

@@ -1,4 +1,7 @@
-"""CUDA and XPU: streams, pinned copies, graphs. torch has one interface for both."""
+"""CUDA and XPU: streams, pinned copies, graphs. torch has one interface for both.
+
+Imported where one is opened, and nowhere else.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ class StreamEvent:
     def __init__(self, api: Any, index: int) -> None:
         self._api = api
         self._index = index
-        self._event = api.Event(enable_timing=True)
+        self._event = api.Event()
         self._event.record(api.current_stream(index))
 
     def wait(self) -> None:
@@ -39,12 +42,6 @@ class StreamEvent:
     def done(self) -> bool:
         """Ask without waiting."""
         return bool(self._event.query())
-
-    def ms_since(self, earlier: Event) -> float:
-        """By the device's clock."""
-        assert isinstance(earlier, StreamEvent)
-        self.wait()
-        return float(earlier._event.elapsed_time(self._event))  # noqa: SLF001 - of its own kind
 
 
 class Accelerator(Device):
@@ -96,10 +93,6 @@ class Accelerator(Device):
         self._side.wait_stream(api.current_stream(self.index))
         with api.stream(self._side):
             yield
-
-    def synchronize(self) -> None:
-        """Wait for all streams."""
-        self._api.synchronize(self.index)
 
     def host_buffer(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
         """Pinned memory."""

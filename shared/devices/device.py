@@ -1,8 +1,7 @@
-"""What every device can do. As it stands it is the CPU, on which nothing is asynchronous."""
+"""What every device can do, and how one is opened. `Device` itself is the CPU: nothing is asynchronous."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol, TypeVar
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 from shared.devices.about import cpu_flags, cpu_model
 from shared.devices.graphs import Buckets, InBuckets, Work
 from shared.devices.memory import host_headroom
-from shared.errors import DeviceError
+from shared.errors import ConfigError, DeviceError
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -31,15 +30,9 @@ class Event(Protocol):
     def done(self) -> bool:
         """Whether the device has got here."""
 
-    def ms_since(self, earlier: Event) -> float:
-        """Milliseconds that the device took from an earlier event to this one; waits for both."""
-
 
 class HostEvent:
     """On the CPU everything before it is done."""
-
-    def __init__(self) -> None:
-        self.at_ns = time.monotonic_ns()
 
     def wait(self) -> None:
         """Nothing to wait for."""
@@ -50,11 +43,6 @@ class HostEvent:
     def done(self) -> bool:
         """Always."""
         return True
-
-    def ms_since(self, earlier: Event) -> float:
-        """By the monotonic clock."""
-        assert isinstance(earlier, HostEvent)
-        return (self.at_ns - earlier.at_ns) / 1e6
 
 
 class Device:
@@ -124,9 +112,6 @@ class Device:
         """
         return nullcontext()
 
-    def synchronize(self) -> None:
-        """Wait for all work."""
-
     def host_buffer(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
         """Host memory that this device copies to and from without holding the caller."""
         return torch.empty(shape, dtype=dtype)
@@ -170,3 +155,32 @@ class Device:
     def optimised(self, module: ModuleT) -> ModuleT:
         """The module on this device and in its dtype, for inference."""
         return module.to(self.torch, self.dtype).eval().requires_grad_(False)
+
+
+def open_device(spec: str, *, dtype: str = "auto", compiles: bool = False) -> Device:
+    """The device `spec`: cpu, cuda[:N] or xpu[:N]; see `Device` for the rest.
+
+    Raises:
+        ConfigError: that is no device.
+        DeviceError: this machine, or this torch, has none.
+    """
+    kind, index = check_device(spec)
+    if kind == "cpu":
+        return Device(index, dtype=dtype, compiles=compiles)
+    from shared.devices.accelerator import Cuda, Xpu  # noqa: PLC0415 - the fence
+
+    return (Cuda if kind == "cuda" else Xpu)(index, dtype=dtype, compiles=compiles)
+
+
+def check_device(spec: str) -> tuple[str, int]:
+    """Kind and index of `spec`; raises as `open_device` does, but touches no device."""
+    kind, _, index = spec.partition(":")
+    counts = {"cpu": lambda: 1, "cuda": torch.cuda.device_count, "xpu": torch.xpu.device_count}
+    if kind not in counts or not (index.isdecimal() or spec == kind):
+        raise ConfigError(f"--device {spec}: must be cpu, cuda:N or xpu:N")
+    count = counts[kind]()
+    if int(index or 0) >= count:
+        raise DeviceError(
+            f"--device {spec}: this torch ({torch.__version__}) sees {count or 'no'} {kind} device"
+        )
+    return kind, int(index or 0)

@@ -1,4 +1,4 @@
-"""The seam between the two processes: a link is a pair of one-way channels over preallocated buffers.
+"""The seam between two processes: a link is a pair of one-way channels over preallocated buffers.
 
 A message is a header and a payload, which lies on the link's device. A sender fills the next free buffer in
 place and commits it with its header; a receiver reads messages in place, in order, and releases each. On one
@@ -7,7 +7,7 @@ thread; the two of an end may belong to different threads.
 """
 
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import NamedTuple, Protocol, Self
 
@@ -19,7 +19,7 @@ from shared.slices import SliceHeader
 A_MESSAGE = "a message"
 
 
-class Message(NamedTuple):
+class LinkMessage(NamedTuple):
     """What a receiver hands out; the payload is valid until it is released."""
 
     header: SliceHeader
@@ -65,7 +65,7 @@ class Receiver(Protocol):
 
     max_bytes: int
 
-    def poll(self) -> Message | None:
+    def poll(self) -> LinkMessage | None:
         """The next message if it is here, valid until `release`; None if there is none yet.
 
         Raises:
@@ -74,7 +74,7 @@ class Receiver(Protocol):
         """
         ...
 
-    def receive(self, timeout_s: float, what: str = A_MESSAGE) -> Message:
+    def receive(self, timeout_s: float, what: str = A_MESSAGE) -> LinkMessage:
         """The next message, waiting up to `timeout_s` seconds without using the core; valid until `release`.
 
         Args:
@@ -106,20 +106,24 @@ class Receiver(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LinkShape:
-    """Sizes that both ends of a link must agree on."""
+    """Sizes of a link as one side sees them; by default the one that listens. Both must agree."""
 
-    slice_bytes: int
-    """Largest payload from Thinker to Performer."""
-    latent_bytes: int
-    """Largest payload from Performer to Thinker."""
+    to_peer: int
+    """Bytes of the largest payload that this side sends."""
+    from_peer: int
+    """Bytes of the largest payload that it receives."""
     depth: int = 4
     """Messages in flight in each direction; over a network up to twice as many, half at the receiver."""
 
     def __post_init__(self) -> None:
-        sizes = {"slice_bytes": self.slice_bytes, "latent_bytes": self.latent_bytes, "depth": self.depth}
-        for field, value in sizes.items():
+        for field, value in (("to_peer", self.to_peer), ("from_peer", self.from_peer), ("depth", self.depth)):
             if value < 1:
                 raise ValueError(f"{field} must be at least 1, got {value}")
+
+    @property
+    def reversed(self) -> "LinkShape":
+        """The same link from the other side."""
+        return replace(self, to_peer=self.from_peer, from_peer=self.to_peer)
 
 
 class LinkEnd:

@@ -3,25 +3,25 @@
 import logging
 import sys
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 import torch.distributed as dist
 
 from shared.errors import ConfigError, LinkUnavailable
 from shared.links.base import LinkEnd, LinkShape
-from shared.links.ccl.group import CCL
 from shared.links.gloo import GlooOffer, join_gloo
-from shared.links.groups import NCCL, XCCL
 from shared.links.peer import Peer
-from shared.links.ready_to_receive import AnnouncedOffer, join_announced
 from shared.links.shm import ShmOffer, join_shm
+
+if TYPE_CHECKING:
+    from shared.links.collective.backends import CollectiveBackend
 
 AUTO = "auto"
 LINK_NAMES = (AUTO, "shm", "gloo", "ccl", "xccl", "nccl")
 
+_COLLECTIVE = ("ccl", "xccl", "nccl")
 _DEVICE_KINDS = {"xccl": "xpu", "nccl": "cuda"}  # between such devices payloads never visit the host
-_ANNOUNCED = {backend.name: backend for backend in (CCL, XCCL, NCCL)}
 
 _log = logging.getLogger(__name__)
 
@@ -43,12 +43,12 @@ class Capabilities:
 
 
 class Offer(Protocol):
-    """A link that the Thinker has prepared and the Performer has not yet joined."""
+    """A link that one process has prepared and the other has not yet joined."""
 
     address: str
 
     def open(self, peer: Peer, timeout_s: float) -> LinkEnd:
-        """Wait for the Performer and return the Thinker's end."""
+        """Wait for the peer and return the listening end."""
         ...
 
     def close(self) -> None:
@@ -65,7 +65,7 @@ def missing(link: str, device: str = "cpu") -> str | None:
             built = dist.is_available() and dist.is_gloo_available()
             return None if built else f"torch {torch.__version__} was built without gloo"
         case "ccl" | "xccl" | "nccl":
-            return _ANNOUNCED[link].lacking(_kind_of(device))
+            return _backend(link).lacking(_kind_of(device))
         case _:
             raise ConfigError(f"link: unknown name {link!r}, known are {', '.join(LINK_NAMES)}")
 
@@ -84,91 +84,111 @@ def check_link(link: str, device: str = "cpu") -> None:
     """
     if link != AUTO and (reason := missing(link, device)) is not None:
         raise LinkUnavailable(f"link {link} is not available: {reason}")
-    if link in _ANNOUNCED:
-        _ANNOUNCED[link].prepare()
+    if link in _COLLECTIVE:
+        _backend(link).prepare()
 
 
-def choose_link(thinker: Capabilities, performer: Capabilities) -> str:
-    """The link for two processes. An explicit wish is kept or refused, never replaced.
+def choose_link(one: Capabilities, other: Capabilities) -> str:
+    """The link for two processes. One that was asked for is taken or refused, never replaced.
 
     Raises:
-        LinkUnavailable: the wishes differ, or can't be met; the message says on which side and why.
+        LinkUnavailable: they were asked for different ones, or it can't be had; says on which side and why.
     """
-    wishes = {wish.link for wish in (thinker, performer)} - {AUTO}
-    if len(wishes) > 1:
+    asked_for = {side.link for side in (one, other)} - {AUTO}
+    if len(asked_for) > 1:
         raise LinkUnavailable(
-            f"the thinker was started with link {thinker.link}, the performer with {performer.link}"
+            f"the {one.process} was started with link {one.link}, the {other.process} with {other.link}"
         )
-    if wishes:
-        chosen, reason = wishes.pop(), "as asked for"
+    if asked_for:
+        chosen, reason = asked_for.pop(), "as asked for"
     else:
-        chosen, reason = _best(thinker, performer)
-    _check_both_have(chosen, thinker, performer)
+        chosen, reason = _best(one, other)
+    _check_both_have(chosen, one, other)
     _log.info("link %s, %s", chosen, reason)
     return chosen
 
 
 def offer_link(link: str, shape: LinkShape, *, own_host: str, device: str) -> Offer:
-    """Prepare the Thinker's side of a chosen link.
+    """Prepare the listening side of a chosen link.
 
     Args:
         link: What `choose_link` said.
-        shape: Sizes of both directions.
-        own_host: The address that the Performer called.
+        shape: Sizes, as this side sees them.
+        own_host: The address that the peer called.
         device: Where this process computes.
 
     Raises:
         LinkUnavailable: something could not be built after all.
     """
-    if link in _ANNOUNCED:
-        _ANNOUNCED[link].prepare()
-        return AnnouncedOffer(_ANNOUNCED[link], shape, own_host, device=_device_of(link, device))
+    if link in _COLLECTIVE:
+        from shared.links.collective.ready_to_receive import CollectiveOffer  # noqa: PLC0415 - the fence
+
+        backend = _backend(link)
+        backend.prepare()
+        return CollectiveOffer(backend, shape, own_host, device=_device_of(link, device))
     return ShmOffer(shape) if link == "shm" else GlooOffer(shape, own_host)
 
 
 def join_link(
     link: str, address: str, shape: LinkShape, peer: Peer, timeout_s: float, *, device: str
 ) -> LinkEnd:
-    """Open the Performer's side of a chosen link to the Thinker `peer`, which offered `address`.
+    """Open the joining side of a chosen link to `peer`, which offered `address`.
+
+    Args:
+        link: What the peer chose.
+        address: What it offered.
+        shape: Sizes, as the peer sees them: what both agreed on.
+        peer: The listening side.
+        timeout_s: How long it may take.
+        device: Where this process computes.
 
     Raises:
-        OSError, RuntimeError: the Thinker went, or did not answer in time.
+        OSError, RuntimeError: the peer went, or did not answer in time.
         LinkUnavailable: something could not be built after all.
     """
-    if link in _ANNOUNCED:
-        _ANNOUNCED[link].prepare()
-        backend, own_device = _ANNOUNCED[link], _device_of(link, device)
-        return join_announced(backend, address, shape, peer, timeout_s, device=own_device)
+    own = shape.reversed
+    if link in _COLLECTIVE:
+        from shared.links.collective.ready_to_receive import join_collective  # noqa: PLC0415 - the fence
+
+        backend = _backend(link)
+        backend.prepare()
+        return join_collective(backend, address, own, peer, timeout_s, device=_device_of(link, device))
     join = join_shm if link == "shm" else join_gloo
-    return join(address, shape, peer, timeout_s)
+    return join(address, own, peer, timeout_s)
 
 
-def _best(thinker: Capabilities, performer: Capabilities) -> tuple[str, str]:
-    """The link that two processes without a wish get, and why."""
-    wishes = (thinker, performer)
+def _backend(link: str) -> "CollectiveBackend":
+    from shared.links.collective.backends import BACKENDS  # noqa: PLC0415 - the fence
+
+    return BACKENDS[link]
+
+
+def _best(one: Capabilities, other: Capabilities) -> tuple[str, str]:
+    """The link that two processes get which were asked for none, and why."""
+    both = (one, other)
     for link, kind in _DEVICE_KINDS.items():
-        if all(_kind_of(wish.device) == kind and link in wish.available for wish in wishes) and not (
-            _on_one_device(*wishes)
+        if all(_kind_of(side.device) == kind and link in side.available for side in both) and not (
+            _on_one_device(one, other)
         ):
             return link, f"chosen because both processes have a device of the kind {kind}"
-    if thinker.host != performer.host:
+    if one.host != other.host:
         return "gloo", "chosen because the two processes are on two hosts"
-    chosen = "shm" if all("shm" in wish.available for wish in wishes) else "gloo"
+    chosen = "shm" if all("shm" in side.available for side in both) else "gloo"
     return chosen, "chosen because the two processes are on one host"
 
 
-def _check_both_have(link: str, thinker: Capabilities, performer: Capabilities) -> None:
-    for wish in (thinker, performer):
-        if link not in wish.available:
-            has = ", ".join(wish.available) or "none"
-            raise LinkUnavailable(f"link {link} is not available to the {wish.process}, which has: {has}")
-    if link == "shm" and thinker.host != performer.host:
+def _check_both_have(link: str, one: Capabilities, other: Capabilities) -> None:
+    for side in (one, other):
+        if link not in side.available:
+            has = ", ".join(side.available) or "none"
+            raise LinkUnavailable(f"link {link} is not available to the {side.process}, which has: {has}")
+    if link == "shm" and one.host != other.host:
         raise LinkUnavailable(
-            f"link shm needs both processes on one host: the thinker is on {thinker.host}, "
-            f"the performer on {performer.host}"
+            f"link shm needs both processes on one host: the {one.process} is on {one.host}, "
+            f"the {other.process} on {other.host}"
         )
-    if link in _DEVICE_KINDS and _on_one_device(thinker, performer):
-        raise LinkUnavailable(f"link {link} needs two devices: both processes are on {thinker.device}")
+    if link in _DEVICE_KINDS and _on_one_device(one, other):
+        raise LinkUnavailable(f"link {link} needs two devices: both processes are on {one.device}")
 
 
 def _device_of(link: str, device: str) -> str:
@@ -180,9 +200,9 @@ def _kind_of(device: str) -> str:
     return device.partition(":")[0]
 
 
-def _on_one_device(thinker: Capabilities, performer: Capabilities) -> bool:
-    one, other = ((wish.host, _kind_of(wish.device), _index_of(wish.device)) for wish in (thinker, performer))
-    return one == other
+def _on_one_device(one: Capabilities, other: Capabilities) -> bool:
+    first, second = ((side.host, _kind_of(side.device), _index_of(side.device)) for side in (one, other))
+    return first == second
 
 
 def _index_of(device: str) -> int:

@@ -12,26 +12,28 @@ A process group of two ranks, with a tag for each direction. Three things about 
   release, so that a slice leaves when it is committed; slots that are not released hold the sender back.
 """
 
+import secrets
 from contextlib import ExitStack, suppress
 from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+from torch.distributed import PrefixStore  # type: ignore[attr-defined]  # not in torch's stubs
 
 from shared.links.base import LinkEnd, LinkShape
 from shared.links.peer import Peer
 from shared.links.process_groups import (
-    PERFORMER_RANK,
-    THINKER_RANK,
-    Exchange,
-    meet_over_gloo,
-    open_door,
-    own_store,
-    store_at,
+    JOINER_RANK,
+    LISTENER_RANK,
+    PointToPointGroup,
+    gloo_group,
+    host_store,
+    join_store,
+    listen_on,
 )
 from shared.links.ring import RingReceiver, RingSender, Slot, slot_bytes
 from shared.links.transfer_thread import FLUSH_S, TransferThread
-from shared.links.waiting import Semaphore, Tally
+from shared.links.waiting import ring_counts
 from shared.slices import HEADER_BYTES
 
 _NO_LIMIT = timedelta(days=3650)
@@ -39,94 +41,92 @@ _CLOSING_TAG = 2  # no message has it; messages have the rank of their receiver
 
 
 class GlooOffer:
-    """The Thinker's side before the Performer has answered."""
+    """The listening side before the other has joined."""
 
     def __init__(self, shape: LinkShape, own_host: str) -> None:
         self._shape = shape
         self._host = own_host
-        self._door = open_door(own_host)
-        self.address = str(self._door.getsockname()[1])
-        """What the Performer needs to find this side: a port at the address that it called."""
+        self._token = secrets.token_hex(16)
+        self._listener = listen_on(own_host)
+        self.address = f"{self._listener.getsockname()[1]} {self._token}"
+        """What the peer needs to join: a port of the host that it called, and a prefix of keys."""
 
     def open(self, peer: Peer, timeout_s: float) -> LinkEnd:
-        """Meet the Performer in a process group.
+        """Form a process group with the peer.
 
         Raises:
             RuntimeError: it did not come in time, or went.
         """
-        store = own_store(self._door, timeout_s)
-        group = meet_over_gloo(store, THINKER_RANK, 2, self._host, timeout_s)
-        return _end(group, THINKER_RANK, self._shape, peer)
+        store = host_store(self._listener, timeout_s)
+        group = gloo_group(PrefixStore(self._token, store), LISTENER_RANK, 2, self._host, timeout_s)
+        return _end(group, LISTENER_RANK, self._shape, peer)
 
     def close(self) -> None:
-        """Close the door through which the group is set up."""
-        self._door.close()
+        """Close the port, unless the store has taken it over."""
+        self._listener.close()
 
 
 def join_gloo(address: str, shape: LinkShape, peer: Peer, timeout_s: float) -> LinkEnd:
-    """The Performer's side: meet the Thinker, which offered `address`, in a process group.
+    """The joining side: form a process group with the peer, which offered `address`.
 
     Raises:
-        RuntimeError: the Thinker is not there, or did not answer in time.
+        RuntimeError: the peer is not there, or did not answer in time.
     """
-    own_host, thinker_host = peer.hosts()
-    store = store_at(thinker_host, int(address), timeout_s)
-    group = meet_over_gloo(store, PERFORMER_RANK, 2, own_host, timeout_s)
-    return _end(group, PERFORMER_RANK, shape, peer)
+    own_host, peer_host = peer.hosts()
+    port, token = address.split()
+    store = join_store(peer_host, int(port), timeout_s)
+    group = gloo_group(PrefixStore(token, store), JOINER_RANK, 2, own_host, timeout_s)
+    return _end(group, JOINER_RANK, shape, peer)
 
 
-def _end(group: Exchange, rank: int, shape: LinkShape, peer: Peer) -> LinkEnd:
-    exchange = _Exchange(group, rank, shape, peer)
+def _end(group: PointToPointGroup, rank: int, shape: LinkShape, peer: Peer) -> LinkEnd:
+    transport = _GlooTransport(group, rank, shape, peer)
     resources = ExitStack()
-    resources.callback(exchange.close)
+    resources.callback(transport.close)
     return LinkEnd(
-        kind="gloo", sender=exchange.sender, receiver=exchange.receiver, peer=peer, resources=resources
+        kind="gloo", sender=transport.sender, receiver=transport.receiver, peer=peer, resources=resources
     )
 
 
-class _Exchange:
+class _GlooTransport:
     """Both directions of one end: tensors as slots, and what becomes of the work on them."""
 
-    def __init__(self, group: Exchange, rank: int, shape: LinkShape, peer: Peer) -> None:
-        out_bytes, in_bytes = shape.slice_bytes, shape.latent_bytes
-        if rank == PERFORMER_RANK:
-            out_bytes, in_bytes = in_bytes, out_bytes
+    def __init__(self, group: PointToPointGroup, rank: int, shape: LinkShape, peer: Peer) -> None:
         self._group = group
         self._rank = rank
-        self._peer = peer
-        self._out_slots = _allocate(out_bytes, shape.depth)
-        self._in_slots = _allocate(in_bytes, shape.depth)
-        released, ready = Tally.create(), Semaphore.create()
+        self._out_slots = _allocate(shape.to_peer, shape.depth)
+        self._in_slots = _allocate(shape.from_peer, shape.depth)
+        released, ready = ring_counts()
         self._sent = TransferThread[dist.Work]("gloo-sent", released, peer, _complete)
         self._received = TransferThread[dist.Work]("gloo-received", ready, peer, _complete)
         for index in range(shape.depth):
             self._post(index)
         self.sender = RingSender(
-            max_bytes=out_bytes,
-            slots=[Slot.over(memory, out_bytes) for memory in self._out_slots],
+            max_bytes=shape.to_peer,
+            slots=[Slot.over(memory, shape.to_peer) for memory in self._out_slots],
             released=released,
             publish=self._send,
             peer=peer,
         )
         self.receiver = RingReceiver(
-            max_bytes=in_bytes,
-            slots=[Slot.over(memory, in_bytes) for memory in self._in_slots],
+            max_bytes=shape.from_peer,
+            slots=[Slot.over(memory, shape.from_peer) for memory in self._in_slots],
             ready=ready,
             recycle=self._post,
             peer=peer,
-            # The line's end can overtake the last messages; the group's own end can't, and ends the thread.
-            settle=lambda: self._received.join(FLUSH_S),
+            # The peer's connection can end before its last messages come; the group's end ends the thread.
+            drain=lambda: self._received.join(FLUSH_S),
         )
 
     def _send(self, index: int, num_bytes: int) -> None:
         peer_rank = 1 - self._rank
-        with self._sent.ending_with_the_exchange():
+        with self._sent.ending_on_refusal():
             message = self._out_slots[index][: HEADER_BYTES + num_bytes]
-            self._sent.give(self._group.send([message], peer_rank, peer_rank))
+            self._sent.submit(self._group.send([message], peer_rank, peer_rank))
 
     def _post(self, index: int) -> None:
-        with self._received.ending_with_the_exchange():
-            self._received.give(self._group.recv([self._in_slots[index]], 1 - self._rank, self._rank))
+        with self._received.ending_on_refusal():
+            self._received.submit(self._group.recv([self._in_slots[index]], 1 - self._rank, self._rank))
 
     def close(self) -> None:
         self._sent.finish()
@@ -136,8 +136,8 @@ class _Exchange:
             scratch = torch.empty(1, dtype=torch.uint8)
             self._group.recv([scratch], 1 - self._rank, _CLOSING_TAG).wait(timedelta(milliseconds=1))
         self._received.finish()
-        for courier in (self._sent, self._received):
-            courier.close()
+        for thread in (self._sent, self._received):
+            thread.close()
 
 
 def _complete(work: dist.Work) -> None:

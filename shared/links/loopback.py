@@ -14,16 +14,14 @@ from shared.links.shm import MemoryRing, end_over_rings, ring_bytes
 
 
 def loopback_pair(shape: LinkShape) -> tuple[LinkEnd, LinkEnd]:
-    """The Thinker's and the Performer's end of one link."""
-    thinker_line, performer_line = socket.socketpair()
-    slices = _ring_in_memory(shape.slice_bytes, shape.depth)
-    latents = _ring_in_memory(shape.latent_bytes, shape.depth)
+    """The ends of one link: the Thinker's, which `shape` is seen from, and the Performer's."""
+    thinker_connection, performer_connection = socket.socketpair()
+    there = _ring_in_memory(shape.to_peer, shape.depth)
+    back = _ring_in_memory(shape.from_peer, shape.depth)
     # Each end closes its own descriptors, so the second end gets duplicates.
-    to_performer, from_thinker = slices, slices.duplicate()
-    to_thinker, from_performer = latents.duplicate(), latents
     return (
-        end_over_rings("loopback", to_performer, from_performer, Peer("performer", thinker_line)),
-        end_over_rings("loopback", to_thinker, from_thinker, Peer("thinker", performer_line)),
+        end_over_rings("loopback", there, back.duplicate(), Peer("performer", thinker_connection)),
+        end_over_rings("loopback", back, there.duplicate(), Peer("thinker", performer_connection)),
     )
 
 

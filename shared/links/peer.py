@@ -8,39 +8,39 @@ from typing import Self
 
 
 class Peer:
-    """A liveness line: nobody writes to it, and its end is the end of the peer, `kill -9` included.
+    """A connection to watch: no one writes to it, and its end is the end of the peer, `kill -9` included.
 
-    A host that vanishes from the network without a word is noticed by keep-alive probes in about 4 s.
+    A host that vanishes from the network is noticed by keep-alive probes in about 4 s.
     """
 
-    def __init__(self, name: str, line: socket.socket) -> None:
-        """Take over `line`, a connected socket on which both sides have finished talking.
+    def __init__(self, name: str, connection: socket.socket) -> None:
+        """Take over a connected socket on which both sides have finished talking.
 
         Args:
             name: What to call the process in messages: "thinker" or "performer".
-            line: Closed with this object.
+            connection: Closed with this object.
         """
         self.name = name
-        self._line = line
+        self._connection = connection
         self._gone = False
-        line.setblocking(False)
-        if line.family in {socket.AF_INET, socket.AF_INET6}:
-            line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            line.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 1)
-            line.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
-            line.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+        connection.setblocking(False)
+        if connection.family in {socket.AF_INET, socket.AF_INET6}:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 1)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
 
     @property
     def known_gone(self) -> bool:
-        """Whether somebody has asked `gone` and got a yes; costs nothing."""
+        """Whether `gone` has been true before; costs nothing."""
         return self._gone
 
     def gone(self) -> bool:
         """Whether the peer has closed or died. Never blocks."""
         while not self._gone:
             try:
-                # Reading takes stray bytes off the line, which would keep it readable and every wait short.
-                self._gone = self._line.recv(4096) == b""
+                # Reading takes stray bytes off it, which would keep it readable and every wait short.
+                self._gone = self._connection.recv(4096) == b""
             except BlockingIOError:
                 break
             except OSError:
@@ -49,23 +49,23 @@ class Peer:
 
     def fileno(self) -> int:
         """A descriptor that becomes readable when the peer closes or dies."""
-        return self._line.fileno()
+        return self._connection.fileno()
 
     def hosts(self) -> tuple[str, str]:
-        """Addresses of this side and of the peer's, as the line between two hosts has them."""
-        return str(self._line.getsockname()[0]), str(self._line.getpeername()[0])
+        """Addresses of this side and of the peer's, as the connection has them."""
+        return str(self._connection.getsockname()[0]), str(self._connection.getpeername()[0])
 
     def hang_up(self) -> None:
-        """Declare the exchange over: from now on both sides see the other as gone. From any thread."""
+        """End the connection: from now on both sides see the other as gone. From any thread."""
         try:
-            self._line.shutdown(socket.SHUT_RDWR)
+            self._connection.shutdown(socket.SHUT_RDWR)
         except OSError:
             self._gone = True
 
     def close(self) -> None:
-        """Close the line, which tells the peer. May be called twice."""
+        """Close the connection, which tells the peer. May be called twice."""
         self._gone = True
-        self._line.close()
+        self._connection.close()
 
     def __enter__(self) -> Self:
         return self

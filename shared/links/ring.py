@@ -20,9 +20,9 @@ from typing import Self
 from torch import Tensor
 
 from shared.errors import LinkClosed, LinkTimeout, SliceError
-from shared.links.base import A_MESSAGE, Message
+from shared.links.base import A_MESSAGE, LinkMessage
 from shared.links.peer import Peer
-from shared.links.waiting import Poller, Semaphore, Tally
+from shared.links.waiting import EventCounter, EventFd, EventSemaphore, Poller
 from shared.slices import HEADER_BYTES, Flags, SliceHeader, describe, pack_header_into, unpack_header
 
 
@@ -55,7 +55,7 @@ class RingSender:
         *,
         max_bytes: int,
         slots: Sequence[Slot],
-        released: Tally,
+        released: EventCounter,
         publish: Callable[[int, int], None],
         peer: Peer,
     ) -> None:
@@ -76,7 +76,7 @@ class RingSender:
         self._label = f"link to the {peer.name}"
         self._poller = Poller((released.fileno(), peer.fileno()))
         self._idle = list(range(len(slots)))
-        self._under_way: deque[int] = deque()
+        self._in_flight: deque[int] = deque()
         self._reserved: int | None = None
         self._closed = False
 
@@ -99,7 +99,7 @@ class RingSender:
         sent_at_ns = header.sent_at_ns or time.monotonic_ns()
         pack_header_into(slot.header, header, sent_at_ns=sent_at_ns, checksum=checksum)
         self._publish(self._reserved, num_bytes)
-        self._under_way.append(self._reserved)
+        self._in_flight.append(self._reserved)
         self._reserved = None
         self._peer.gone()  # for the next `reserve`; asked now, when no message waits for the answer
 
@@ -115,14 +115,12 @@ class RingSender:
             return self._idle.pop()
         if self._peer.gone():
             raise _gone(self._label, self._peer)
-        in_flight = f"{len(self._under_way)} messages are in flight"
-        raise LinkTimeout(
-            f"{self._label}: it freed no buffer for {what} within {timeout_s:.3g} s, {in_flight}"
-        )
+        waiting = f"{len(self._in_flight)} messages are in flight"
+        raise LinkTimeout(f"{self._label}: it freed no buffer for {what} within {timeout_s:.3g} s, {waiting}")
 
     def _collect(self, released: int) -> None:
         for _ in range(released):
-            self._idle.append(self._under_way.popleft())
+            self._idle.append(self._in_flight.popleft())
 
 
 class RingReceiver:
@@ -133,11 +131,11 @@ class RingReceiver:
         *,
         max_bytes: int,
         slots: Sequence[Slot],
-        ready: Semaphore,
+        ready: EventSemaphore,
         recycle: Callable[[int], None],
         peer: Peer,
         order: Sequence[int] | None = None,
-        settle: Callable[[], None] | None = None,
+        drain: Callable[[], None] | None = None,
     ) -> None:
         """Make the end over `slots`.
 
@@ -148,7 +146,7 @@ class RingReceiver:
             recycle: Called with the index of a slot whose message was released.
             peer: Who writes.
             order: Which slot each of as many messages lies in, over and over, if not one after the other.
-            settle: Called when the peer is gone, before `ready` is believed: for a link on which messages
+            drain: Called when the peer is gone, before `ready` is believed: for a link on which messages
                 can still be under way then. Must return in bounded time.
         """
         self.max_bytes = max_bytes
@@ -158,18 +156,18 @@ class RingReceiver:
         self._recycle = recycle
         self._peer = peer
         self._label = f"link from the {peer.name}"
-        self._settle = settle
+        self._drain = drain
         self._poller = Poller(self.filenos_of(ready, peer))
         self._next = 0  # of the order
         self._held: int | None = None
         self._closed = False
 
     @staticmethod
-    def filenos_of(ready: Semaphore, peer: Peer) -> tuple[int, int]:
+    def filenos_of(ready: EventSemaphore, peer: Peer) -> tuple[int, int]:
         """What is readable when a message, or the peer's end, is there."""
         return ready.fileno(), peer.fileno()
 
-    def poll(self) -> Message | None:
+    def poll(self) -> LinkMessage | None:
         """See `Receiver.poll`."""
         self._check_open()
         assert self._held is None, "the last message was not released"
@@ -177,7 +175,7 @@ class RingReceiver:
             return self._hold()
         return None
 
-    def receive(self, timeout_s: float, what: str = A_MESSAGE) -> Message:
+    def receive(self, timeout_s: float, what: str = A_MESSAGE) -> LinkMessage:
         """See `Receiver.receive`."""
         self._check_open()
         assert self._held is None, "the last message was not released"
@@ -213,13 +211,13 @@ class RingReceiver:
 
     def _take_last(self) -> bool:
         """Take one of the messages that the peer sent before it went."""
-        if self._settle is not None:
-            self._settle()
+        if self._drain is not None:
+            self._drain()
         if not self._ready.take():
             raise _gone(self._label, self._peer)
         return True
 
-    def _hold(self) -> Message:
+    def _hold(self) -> LinkMessage:
         index = self._order[self._next]
         if index >= len(self._slots):
             raise SliceError(f"{self._label}: a message in slot {index} of {len(self._slots)}")
@@ -236,7 +234,7 @@ class RingReceiver:
                 f"{self._about(header)}: checksum {found:08x}, header says {header.checksum:08x}"
             )
         self._held = index
-        return Message(header, payload)
+        return LinkMessage(header, payload)
 
     def _about(self, header: SliceHeader) -> str:
         return f"{self._label}: {describe(header.kind, header.unit)} of session {header.session}"
@@ -251,7 +249,7 @@ def _checksum(payload: Tensor) -> int:
     return zlib.crc32(payload.cpu().numpy().data)
 
 
-def _take(count: Semaphore | Tally, poller: Poller, peer: Peer, timeout_s: float) -> int:
+def _take(count: EventFd, poller: Poller, peer: Peer, timeout_s: float) -> int:
     """What there is to take within `timeout_s`; 0 on time-out or as soon as the peer is gone.
 
     `poller` watches the count and the peer.

@@ -1,8 +1,9 @@
 """The link between two processes of one host: rings in shared memory, woken through eventfds.
 
-Memory and counts have no names: the Thinker makes them (memfd, eventfd) and hands the descriptors to the
-Performer over an abstract Unix socket, so that nothing can be left behind in /dev/shm or /tmp, however a
-process ends. The kernel frees them with the last process that holds them.
+Memory and counts have no names: the listening side makes them (memfd, eventfd) and hands the descriptors to
+the other over an abstract Unix socket, so that nothing can be left behind in /dev/shm or /tmp, however a
+process ends. The kernel frees them with the last process that holds them. The socket's name can't be guessed,
+but every user of the host can list it: each side asks the kernel which user the other runs as.
 """
 
 import itertools
@@ -11,8 +12,9 @@ import os
 import secrets
 import socket
 import struct
+import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -23,7 +25,7 @@ from shared.errors import LinkUnavailable
 from shared.links.base import LinkEnd, LinkShape
 from shared.links.peer import Peer
 from shared.links.ring import RingReceiver, RingSender, Slot, slot_bytes
-from shared.links.waiting import Semaphore, Tally
+from shared.links.waiting import EventCounter, EventSemaphore, Poller, ring_counts
 
 _NUM_FDS = 5
 _CREDENTIALS = struct.Struct("3i")
@@ -37,16 +39,18 @@ class MemoryRing:
     slots: Sequence[Slot]
     order: memoryview
     """uint32[depth]: which slot message m lies in is said at m % depth."""
-    released: Tally
-    ready: Semaphore
+    released: EventCounter
+    ready: EventSemaphore
 
     @classmethod
     def create(cls, max_bytes: int, depth: int, memory: Tensor) -> Self:
         """A ring with new counts; `memory` is uint8[ring_bytes(max_bytes, depth)]."""
-        return cls.over(max_bytes, depth, memory, Tally.create(), Semaphore.create())
+        return cls.over(max_bytes, depth, memory, *ring_counts())
 
     @classmethod
-    def over(cls, max_bytes: int, depth: int, memory: Tensor, released: Tally, ready: Semaphore) -> Self:
+    def over(
+        cls, max_bytes: int, depth: int, memory: Tensor, released: EventCounter, ready: EventSemaphore
+    ) -> Self:
         """A ring that the other end has made."""
         first, *parts = torch.split(memory, [_order_bytes(depth), *depth * [slot_bytes(max_bytes)]])
         return cls(
@@ -56,8 +60,11 @@ class MemoryRing:
 
     def duplicate(self) -> Self:
         """The same ring with descriptors of its own."""
-        released, ready = Tally(os.dup(self.released.fileno())), Semaphore(os.dup(self.ready.fileno()))
-        return replace(self, released=released, ready=ready)
+        return replace(
+            self,
+            released=EventCounter(os.dup(self.released.fileno())),
+            ready=EventSemaphore(os.dup(self.ready.fileno())),
+        )
 
     def sender(self, peer: Peer) -> RingSender:
         """The writing end."""
@@ -112,62 +119,80 @@ def end_over_rings(kind: str, outgoing: MemoryRing, incoming: MemoryRing, peer: 
 
 
 class ShmOffer:
-    """The Thinker's side before the Performer has answered."""
+    """The listening side before the other has joined."""
 
     def __init__(self, shape: LinkShape) -> None:
         """Make memory and counts.
 
         Raises:
-            OSError: the system has no memory or no descriptors left.
+            OSError: the system has no memory or no descriptors left; nothing stays open then.
         """
-        self._resources = ExitStack()
-        self._memory_fd = os.memfd_create("thinker-performer", os.MFD_CLOEXEC)
-        self._resources.callback(os.close, self._memory_fd)
-        slices, latents = _split(_map(self._memory_fd, shape), shape)
-        self._outgoing = MemoryRing.create(shape.slice_bytes, shape.depth, slices)
-        self._incoming = MemoryRing.create(shape.latent_bytes, shape.depth, latents)
-        self._door = self._resources.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
-        # A leading zero makes the name abstract: it lives in the network namespace and not in a folder.
-        self.address = f"thinker-performer-{secrets.token_hex(16)}"
-        """What the Performer needs to find this side."""
-        self._door.bind(f"\0{self.address}")
-        self._door.listen(1)
-        self._opened = False
+        with ExitStack() as undo:
+            self._memory_fd = os.memfd_create("thinker-performer", os.MFD_CLOEXEC)
+            undo.callback(os.close, self._memory_fd)
+            self._listener = undo.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+            # A leading zero makes the name abstract: it lives in the network namespace and not in a folder.
+            self.address = f"thinker-performer-{secrets.token_hex(16)}"
+            """What the peer needs to join."""
+            self._listener.bind(f"\0{self.address}")
+            self._listener.listen()
+            to_peer, from_peer = _split(_map(self._memory_fd, shape), shape.to_peer, shape.depth)
+            with ExitStack() as rings:
+                self._outgoing = rings.enter_context(
+                    closing(MemoryRing.create(shape.to_peer, shape.depth, to_peer))
+                )
+                self._incoming = rings.enter_context(
+                    closing(MemoryRing.create(shape.from_peer, shape.depth, from_peer))
+                )
+                self._rings = rings.pop_all()
+            self._setup = undo.pop_all()
 
     def open(self, peer: Peer, timeout_s: float) -> LinkEnd:
-        """Hand the descriptors to the Performer.
+        """Hand the descriptors to the peer.
 
         Raises:
             OSError: it did not come in time, or went.
-            LinkUnavailable: it runs as another user.
+            LinkUnavailable: it went, and who came instead runs as another user.
         """
         rings = (self._outgoing, self._incoming)
         counts = [count.fileno() for ring in rings for count in (ring.released, ring.ready)]
-        self._hand_over([self._memory_fd, *counts], timeout_s)
-        self._opened = True
+        with self._accept(peer, time.monotonic() + timeout_s) as connection:
+            socket.send_fds(connection, [b"\0"], [self._memory_fd, *counts])
+        self._rings.pop_all()
         return end_over_rings("shm", self._outgoing, self._incoming, peer)
 
     def close(self) -> None:
         """Drop what only the set-up needed, and all the rest if the link was not opened."""
-        self._resources.close()
-        if not self._opened:
-            self._outgoing.close()
-            self._incoming.close()
+        self._setup.close()
+        self._rings.close()
 
-    def _hand_over(self, fds: list[int], timeout_s: float) -> None:
-        self._door.settimeout(timeout_s)
-        connection, _ = self._door.accept()
-        with connection:
-            connection.settimeout(timeout_s)
-            _check_same_user(connection)
-            socket.send_fds(connection, [b"\0"], fds)
+    def _accept(self, peer: Peer, deadline: float) -> socket.socket:
+        """The next connection of a process of the same user; others are hung up on."""
+        refusal: Exception = ConnectionError("it hung up")
+        calls = Poller((self._listener.fileno(),))
+        either = Poller((self._listener.fileno(), peer.fileno()))
+        while either.wait(max(0.0, deadline - time.monotonic())):
+            if not calls.wait(0):
+                if peer.gone():
+                    raise refusal
+                continue
+            connection, _ = self._listener.accept()
+            try:
+                _check_same_user(connection)
+            except LinkUnavailable as error:
+                connection.close()
+                refusal = error
+            else:
+                connection.settimeout(max(1e-3, deadline - time.monotonic()))
+                return connection
+        raise TimeoutError("it did not join in time")
 
 
 def join_shm(address: str, shape: LinkShape, peer: Peer, timeout_s: float) -> LinkEnd:
-    """The Performer's side: fetch the descriptors from the Thinker's `address`.
+    """The joining side: fetch the descriptors from the peer's `address`.
 
     Raises:
-        OSError: the Thinker is not there, or did not answer in time.
+        OSError: the peer is not there, or did not answer in time.
         LinkUnavailable: it runs as another user.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
@@ -175,45 +200,44 @@ def join_shm(address: str, shape: LinkShape, peer: Peer, timeout_s: float) -> Li
         connection.connect(f"\0{address}")
         _check_same_user(connection)
         _, fds, _, _ = socket.recv_fds(connection, 1, _NUM_FDS)
-    if len(fds) != _NUM_FDS:
+    with ExitStack() as undo:
         for fd in fds:
-            os.close(fd)
-        raise ConnectionError(f"the thinker handed over {len(fds)} descriptors, {_NUM_FDS} are needed")
-    memory_fd, slices_released, slices_ready, latents_released, latents_ready = fds
-    for fd in fds:
-        os.set_inheritable(fd, False)
-    try:
-        slices, latents = _split(_map(memory_fd, shape), shape)
-    finally:
-        os.close(memory_fd)
+            undo.callback(os.close, fd)
+        for fd in fds:
+            os.set_inheritable(fd, False)
+        if len(fds) != _NUM_FDS:
+            raise ConnectionError(
+                f"the {peer.name} handed over {len(fds)} descriptors, {_NUM_FDS} are needed"
+            )
+        memory_fd, in_released, in_ready, out_released, out_ready = fds
+        from_peer, to_peer = _split(_map(memory_fd, shape), shape.from_peer, shape.depth)
+        undo.pop_all()
+    os.close(memory_fd)
     incoming = MemoryRing.over(
-        shape.slice_bytes, shape.depth, slices, Tally(slices_released), Semaphore(slices_ready)
+        shape.from_peer, shape.depth, from_peer, EventCounter(in_released), EventSemaphore(in_ready)
     )
     outgoing = MemoryRing.over(
-        shape.latent_bytes, shape.depth, latents, Tally(latents_released), Semaphore(latents_ready)
+        shape.to_peer, shape.depth, to_peer, EventCounter(out_released), EventSemaphore(out_ready)
     )
     return end_over_rings("shm", outgoing, incoming, peer)
 
 
 def _map(memory_fd: int, shape: LinkShape) -> Tensor:
-    size = ring_bytes(shape.slice_bytes, shape.depth) + ring_bytes(shape.latent_bytes, shape.depth)
+    size = ring_bytes(shape.to_peer, shape.depth) + ring_bytes(shape.from_peer, shape.depth)
     os.ftruncate(memory_fd, size)
     # All pages now: none has to be found while a message waits.
     memory = mmap.mmap(memory_fd, size, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
     return torch.frombuffer(memory, dtype=torch.uint8)
 
 
-def _split(memory: Tensor, shape: LinkShape) -> tuple[Tensor, Tensor]:
-    """The ring of slices and the ring of latents in the one piece of memory."""
-    slices_end = ring_bytes(shape.slice_bytes, shape.depth)
-    return memory[:slices_end], memory[slices_end:]
+def _split(memory: Tensor, first_bytes: int, depth: int) -> tuple[Tensor, Tensor]:
+    """The ring that the listening side fills, for payloads of up to `first_bytes`, and the other one."""
+    end = ring_bytes(first_bytes, depth)
+    return memory[:end], memory[end:]
 
 
 def _check_same_user(connection: socket.socket) -> None:
-    """Refuse a stranger: names of abstract sockets can be read by every user of the host."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    _, user, _ = _CREDENTIALS.unpack(credentials)
-    if user != os.getuid():
-        raise LinkUnavailable(
-            f"link shm: this process runs as user {os.getuid()}, the other side as user {user}"
-        )
+    _, other, _ = _CREDENTIALS.unpack(credentials)
+    if other != (own := os.getuid()):
+        raise LinkUnavailable(f"link shm: this process runs as user {own}, the other side as user {other}")

@@ -67,20 +67,34 @@ class Poller:
         return ctypes.byref(self._timeout)
 
 
-class Count:
-    """A count with a descriptor that is readable while it is over 0.
+class EventFd:
+    """A count in the kernel whose descriptor is readable while it is over 0.
 
     Processes that hold the descriptor share the count. The kernel's lock inside an eventfd orders memory too:
     what one process wrote before `add` is seen by the other after `take`, on every architecture. So a ring of
     shared buffers needs no counters of its own.
     """
 
+    FLAGS = os.EFD_NONBLOCK | os.EFD_CLOEXEC
+
     def __init__(self, fd: int) -> None:
         self._fd = fd
 
+    @classmethod
+    def create(cls) -> Self:
+        """A new one, at 0."""
+        return cls(os.eventfd(0, cls.FLAGS))
+
     def add(self) -> None:
-        """Count one up."""
+        """Count one up. From any thread."""
         os.eventfd_write(self._fd, 1)
+
+    def take(self) -> int:
+        """What is taken off the count; 0 where it was 0; never blocks."""
+        try:
+            return os.eventfd_read(self._fd)
+        except BlockingIOError:
+            return 0
 
     def fileno(self) -> int:
         """The descriptor; not to be read."""
@@ -91,83 +105,66 @@ class Count:
         os.close(self._fd)
 
 
-class Semaphore(Count):
-    """Is taken from one by one."""
+class EventSemaphore(EventFd):
+    """A count from which `take` takes one."""
 
-    @classmethod
-    def create(cls) -> Self:
-        """A new one, at 0."""
-        return cls(os.eventfd(0, os.EFD_SEMAPHORE | os.EFD_NONBLOCK | os.EFD_CLOEXEC))
-
-    def take(self) -> int:
-        """Count one down if it can be: 1, else 0; never blocks."""
-        try:
-            os.eventfd_read(self._fd)
-        except BlockingIOError:
-            return 0
-        return 1
+    FLAGS = EventFd.FLAGS | os.EFD_SEMAPHORE
 
 
-class Tally(Count):
-    """Is taken from all at once."""
-
-    @classmethod
-    def create(cls) -> Self:
-        """A new one, at 0."""
-        return cls(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
-
-    def take(self) -> int:
-        """How many were added since; 0 if none were; never blocks."""
-        try:
-            return os.eventfd_read(self._fd)
-        except BlockingIOError:
-            return 0
+class EventCounter(EventFd):
+    """A count from which `take` takes all."""
 
 
-class Source(Protocol):
-    """Something that can be waited for together with others."""
+def ring_counts() -> tuple[EventCounter, EventSemaphore]:
+    """Counts of slots that were released and of messages that are ready: both, or neither and an OSError."""
+    released = EventCounter.create()
+    try:
+        return released, EventSemaphore.create()
+    except OSError:
+        released.close()
+        raise
+
+
+class WakeEvent:
+    """A `threading.Event` with a descriptor: wakes a thread that waits for other descriptors too."""
+
+    def __init__(self) -> None:
+        self._count = EventCounter.create()
+        self._poller = Poller(self.filenos())
+
+    def set(self) -> None:
+        """Wake the waiting thread, or the next wait. From any thread; several before a `clear` count once."""
+        self._count.add()
+
+    def clear(self) -> bool:
+        """Reset; whether it was set. Call it before looking at what it was set for."""
+        return self._count.take() > 0
+
+    def wait(self, timeout_s: float | None) -> bool:
+        """Wait up to `timeout_s` seconds; whether it is set. Stays set until cleared."""
+        return self._poller.wait(timeout_s)
+
+    def filenos(self) -> tuple[int, ...]:
+        """For waits on several sources."""
+        return (self._count.fileno(),)
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        self._count.close()
+
+
+class Pollable(Protocol):
+    """A source of something to look at that can be waited for together with others."""
 
     def filenos(self) -> tuple[int, ...]:
         """Descriptors that are readable while there is something to look at."""
         ...
 
 
-class Doorbell:
-    """Wakes a waiting thread from any other thread; a `Source` and a `Wakeup`."""
-
-    def __init__(self) -> None:
-        self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._poller = Poller((self._fd,))
-
-    def ring(self) -> None:
-        """Wake the waiting thread, or the next wait. From any thread; rings before an `answer` count once."""
-        os.eventfd_write(self._fd, 1)
-
-    def answer(self) -> bool:
-        """Stop ringing; whether it was. Call it before looking at what the ring was for."""
-        try:
-            os.eventfd_read(self._fd)
-        except BlockingIOError:
-            return False
-        return True
-
-    def wait(self, timeout_s: float | None) -> bool:
-        """Wait up to `timeout_s` seconds; whether it rings. Goes on ringing until answered."""
-        return self._poller.wait(timeout_s)
-
-    def filenos(self) -> tuple[int, ...]:
-        """For waits on several sources."""
-        return (self._fd,)
-
-    def close(self) -> None:
-        """Close the descriptor."""
-        os.close(self._fd)
-
-
 class AnyOf:
-    """A `Wakeup` over several sources: a receiver and a doorbell, say."""
+    """Waits on several sources at once: a receiver and a `WakeEvent`, say."""
 
-    def __init__(self, *sources: Source) -> None:
+    def __init__(self, *sources: Pollable) -> None:
         self._poller = Poller(tuple(fd for source in sources for fd in source.filenos()))
 
     def wait(self, timeout_s: float | None) -> bool:

@@ -57,8 +57,8 @@ def _builder(config: RuntimeConfig, ranks: int) -> Builder:
 def link_shape(family: Family, config: RuntimeConfig) -> LinkShape:
     """Sizes of the link between Thinker and Performer."""
     return LinkShape(
-        slice_bytes=largest_slice_bytes(family, ChunkMode(config.chunk_mode)),
-        latent_bytes=family.latent_bytes,
+        to_peer=largest_slice_bytes(family, ChunkMode(config.chunk_mode)),
+        from_peer=family.latent_bytes,
         # A batch of all sessions and its committed units can be under way while the Performer works.
         depth=2 * config.sessions + 2,
     )

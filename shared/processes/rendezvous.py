@@ -368,8 +368,8 @@ def _check_port(port: int, lowest: int) -> None:
 def _link_params(params: HandshakeParams) -> LinkParams:
     return LinkParams(
         digest=params.digest,
-        to_caller_bytes=params.shape.slice_bytes,
-        from_caller_bytes=params.shape.latent_bytes,
+        to_caller_bytes=params.shape.to_peer,
+        from_caller_bytes=params.shape.from_peer,
         depth=params.shape.depth,
         link=params.link,
         device=params.device,

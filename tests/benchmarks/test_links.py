@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 def test_rows_and_ratios(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(links, "LINKS", ("shm", "nccl"))
     monkeypatch.setattr(links, "SIZES", {"8 KB": 8 << 10, "1 MB": 1 << 20})
-    monkeypatch.setattr(links, "SHAPE", LinkShape(slice_bytes=1 << 20, latent_bytes=1 << 20))
+    monkeypatch.setattr(links, "SHAPE", LinkShape(to_peer=1 << 20, from_peer=1 << 20))
     monkeypatch.setattr(links, "MESSAGES_A_ROUND", (2, 4))
     monkeypatch.setattr(links, "_busy", lambda _: nullcontext())
     result = links.bench(argparse.Namespace(), Console(quiet=True))

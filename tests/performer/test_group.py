@@ -8,31 +8,31 @@ import pytest
 import torch
 from torch import Tensor
 
-from performer.broadcast import following, leading
-from performer.group import ADDERS, Fate, Group, join_store, open_store
+from performer.broadcast import follower_ends, leader_ends
+from performer.group import REDUCERS, ExitStatus, RankGroup, join_leader_store, open_leader_store
 from shared.errors import DeviceError, GroupError, LinkClosed, LinkTimeout
-from shared.links.base import LinkShape, Message
+from shared.links.base import LinkMessage, LinkShape
 from shared.links.loopback import loopback_pair
 from shared.slices import Kind, SliceHeader
 
-WITHIN_S = 0.3
-SHAPE = LinkShape(slice_bytes=4096, latent_bytes=256)
+TIMEOUT_S = 0.3
+SHAPE = LinkShape(to_peer=4096, from_peer=256)
 
-Ranks = list[Group]
+Ranks = list[RankGroup]
 
 
 def header_of(unit: int, payload_bytes: int) -> SliceHeader:
     return SliceHeader(kind=Kind.STATE, session=1, unit=unit, payload_bytes=payload_bytes)
 
 
-def message(unit: int, size: int) -> Message:
-    return Message(header_of(unit, size), torch.full((size,), unit, dtype=torch.uint8))
+def message(unit: int, size: int) -> LinkMessage:
+    return LinkMessage(header_of(unit, size), torch.full((size,), unit, dtype=torch.uint8))
 
 
-def together(ranks: Ranks, do: Callable[[Group], object]) -> list[object]:
+def together(ranks: Ranks, do: Callable[[RankGroup], object]) -> list[object]:
     """Let all do something at the same time; what it gives, or the GroupError that it ends with."""
 
-    def attempt(group: Group) -> object:
+    def attempt(group: RankGroup) -> object:
         try:
             return do(group)
         except GroupError as error:
@@ -42,14 +42,15 @@ def together(ranks: Ranks, do: Callable[[Group], object]) -> list[object]:
         return list(threads.map(attempt, ranks))
 
 
-def group_of(ranks: int, fate: Fate = lambda: None, within_s: float = 30.0) -> Ranks:
-    store = open_store()
-    leader = Group(store, rank=0, ranks=ranks, within_s=within_s, fate=fate)
+def group_of(ranks: int, exit_status: ExitStatus = lambda: None, timeout_s: float = 30.0) -> Ranks:
+    store = open_leader_store()
+    leader = RankGroup(store, rank=0, ranks=ranks, timeout_s=timeout_s, exit_status=exit_status)
     followers = [
-        Group(join_store(store.port), rank=rank, ranks=ranks, within_s=within_s) for rank in range(1, ranks)
+        RankGroup(join_leader_store(store.port), rank=rank, ranks=ranks, timeout_s=timeout_s)
+        for rank in range(1, ranks)
     ]
-    assert leader.await_all("here", threading.Event())
-    assert together([leader, *followers], Group.meet) == [None] * ranks
+    assert leader.wait_for_all("started", threading.Event())
+    assert together([leader, *followers], RankGroup.connect) == [None] * ranks
     return [leader, *followers]
 
 
@@ -74,52 +75,52 @@ def test_the_sum_takes_the_place_of_the_part(ranks: Ranks) -> None:
     assert all(total is part for total, part in zip(sums, parts, strict=True))
 
 
-def test_a_share_is_the_rank_s(ranks: Ranks) -> None:
+def test_a_shard_is_the_rank_s(ranks: Ranks) -> None:
     for number, group in enumerate(ranks):
-        assert (group.share.rank, group.share.ranks) == (number, len(ranks))
+        assert (group.shard.rank, group.shard.ranks) == (number, len(ranks))
 
 
-def test_followers_hear_what_the_leader_tells(ranks: Ranks) -> None:
-    told = [message(7, 1000), message(8, 0), message(9, 4000)]
+def test_followers_receive_what_the_leader_broadcasts(ranks: Ranks) -> None:
+    sent = [message(7, 1000), message(8, 0), message(9, 4000)]
 
-    def do(group: Group) -> list[tuple[SliceHeader, bytes]]:
-        heard = []
-        for each in told:
+    def do(group: RankGroup) -> list[tuple[SliceHeader, bytes]]:
+        received = []
+        for each in sent:
             if group.rank == 0:
-                group.tell(each)
-                group.settle()
+                group.begin_broadcast(each)
+                group.finish_broadcast()
             else:
-                header, payload = group.hear()
-                heard.append((header, payload.numpy().tobytes()))
+                header, payload = group.receive_broadcast()
+                received.append((header, payload.numpy().tobytes()))
             assert group.unit == each.header.unit
-        return heard
+        return received
 
     _, *followers = together(ranks, do)
-    for heard in followers:
-        assert heard == [(header, payload.numpy().tobytes()) for header, payload in told]
+    for received in followers:
+        assert received == [(header, payload.numpy().tobytes()) for header, payload in sent]
 
 
 def test_a_rank_that_does_not_come_is_named() -> None:
-    leader, _, absent = ranks = group_of(3, within_s=WITHIN_S)
+    leader, _, absent = ranks = group_of(3, timeout_s=TIMEOUT_S)
     leader.unit = 5
     results = together([group for group in ranks if group is not absent], lambda g: g.reduce(torch.ones(2)))
     assert str(results[0]) == "rank 0 of 3, unit 5: rank 2 did not answer within 0.3 s"
     assert isinstance(results[1], GroupError)
 
 
-def test_a_message_that_nobody_takes() -> None:
-    leader, _ = group_of(2, within_s=WITHIN_S)
-    leader.tell(message(12, 100))
+def test_a_message_that_no_follower_takes() -> None:
+    leader, _ = group_of(2, timeout_s=TIMEOUT_S)
+    leader.begin_broadcast(message(12, 100))
     with pytest.raises(GroupError, match=r"^rank 0 of 2, unit 12: rank 1 did not answer within 0.3 s$"):
-        leader.settle()
+        leader.finish_broadcast()
 
 
-def test_a_rank_that_ended_is_told_by_its_fate() -> None:
-    fates: list[str] = []
-    leader, follower = group_of(2, fate=lambda: fates[0] if fates else None)
+def test_a_rank_that_ended_is_told_by_its_exit_status() -> None:
+    statuses: list[str] = []
+    leader, follower = group_of(2, exit_status=lambda: statuses[0] if statuses else None)
     leader.check()
-    fates.append("rank 1 was ended by signal 9")
-    follower._exchange = None
+    statuses.append("rank 1 was ended by signal 9")
+    follower._group = None
     for do in (leader.check, lambda: leader.reduce(torch.ones(1))):
         with pytest.raises(GroupError, match=r"^rank 0 of 2: rank 1 was ended by signal 9$"):
             do()
@@ -127,33 +128,37 @@ def test_a_rank_that_ended_is_told_by_its_fate() -> None:
 
 def test_followers_end_with_their_leader() -> None:
     leader, follower = group_of(2)
-    leader._exchange = None
+    leader._group = None
     with pytest.raises(LinkClosed, match="rank 1 of 2: the leader has ended"):
-        follower.hear()
+        follower.receive_broadcast()
 
 
-@pytest.mark.parametrize(("device", "adder"), ADDERS.items())
+@pytest.mark.parametrize(("device", "reducer"), REDUCERS.items())
 def test_ranks_on_accelerators_need_what_adds_up_there(
-    monkeypatch: pytest.MonkeyPatch, device: str, adder: str
+    monkeypatch: pytest.MonkeyPatch, device: str, reducer: str
 ) -> None:
-    monkeypatch.delattr(torch.distributed, adder, raising=False)
-    group = Group(open_store(), rank=0, ranks=2, within_s=1.0)
-    with pytest.raises(DeviceError, match=f"^--device {device}: ranks need {adder}, and torch .* has none$"):
-        group.meet(device)
+    monkeypatch.delattr(torch.distributed, reducer, raising=False)
+    group = RankGroup(open_leader_store(), rank=0, ranks=2, timeout_s=1.0)
+    with pytest.raises(
+        DeviceError, match=f"^--device {device}: ranks need {reducer}, and torch .* has none$"
+    ):
+        group.connect(device)
 
 
 def test_a_rank_that_ends_before_all_are_there() -> None:
-    store = open_store()
-    leader = Group(store, rank=0, ranks=2, within_s=1.0, fate=lambda: "rank 1 has ended with exit code 1")
+    store = open_leader_store()
+    leader = RankGroup(
+        store, rank=0, ranks=2, timeout_s=1.0, exit_status=lambda: "rank 1 has ended with exit code 1"
+    )
     with pytest.raises(GroupError, match="rank 0 of 2: rank 1 has ended with exit code 1"):
-        leader.await_all("here", threading.Event())
+        leader.wait_for_all("started", threading.Event())
 
 
 def test_waiting_for_all_can_be_stopped() -> None:
-    leader = Group(open_store(), rank=0, ranks=2, within_s=1.0)
+    leader = RankGroup(open_leader_store(), rank=0, ranks=2, timeout_s=1.0)
     stop = threading.Event()
     stop.set()
-    assert not leader.await_all("here", stop)
+    assert not leader.wait_for_all("started", stop)
 
 
 @pytest.fixture
@@ -165,25 +170,31 @@ def test_what_comes_over_the_link_reaches_all_ranks(pair: Ranks) -> None:
     leader, follower = pair
     thinker, link = loopback_pair(SHAPE)
     with thinker, link, ThreadPoolExecutor(1) as thread:
-        lead, follow = leading(link, leader), following(follower, SHAPE.latent_bytes)
+        lead, follow = leader_ends(link, leader), follower_ends(follower, SHAPE.from_peer)
         for unit in (3, 4):
             thinker.sender.reserve(1.0)[:100] = unit
             thinker.sender.send(header_of(unit, 100))
-            heard = thread.submit(follow.receiver.receive, 1.0)
+            received = thread.submit(follow.receiver.receive, 1.0)
             header, payload = lead.receiver.receive(1.0)
             lead.receiver.release()
-            assert heard.result(30).header == header
-            assert torch.equal(heard.result(30).payload, payload)
+            assert received.result(30).header == header
+            assert torch.equal(received.result(30).payload, payload)
             follow.receiver.release()
         with pytest.raises(LinkTimeout):
             lead.receiver.receive(0.01)
-        assert follow.sender.reserve(1.0).nbytes == SHAPE.latent_bytes
+        assert follow.sender.reserve(1.0).nbytes == SHAPE.from_peer
         follow.sender.send(header_of(4, 100))
         assert thinker.receiver.poll() is None, "what a follower answers goes nowhere"
 
 
 def test_a_leader_that_waits_for_the_thinker_sees_a_rank_end() -> None:
-    leader = Group(open_store(), rank=0, ranks=2, within_s=1.0, fate=lambda: "rank 1 was ended by signal 9")
+    leader = RankGroup(
+        open_leader_store(),
+        rank=0,
+        ranks=2,
+        timeout_s=1.0,
+        exit_status=lambda: "rank 1 was ended by signal 9",
+    )
     thinker, link = loopback_pair(SHAPE)
     with thinker, link, pytest.raises(GroupError, match="rank 1 was ended by signal 9"):
-        leading(link, leader).receiver.receive(0.01)
+        leader_ends(link, leader).receiver.receive(0.01)

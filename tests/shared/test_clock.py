@@ -4,7 +4,7 @@ import time
 import pytest
 
 from shared.clock import Clock, ManualClock, MonotonicClock, UnitClock, UnpacedClock
-from shared.links.waiting import Doorbell
+from shared.links.waiting import WakeEvent
 
 UNIT_S = 0.16
 
@@ -56,31 +56,31 @@ def test_manual_clock_never_goes_back() -> None:
 
 
 @pytest.mark.parametrize("clock", [ManualClock(), MonotonicClock()], ids=["manual", "monotonic"])
-def test_a_ringing_doorbell_ends_a_wait_before_its_time(clock: Clock) -> None:
-    doorbell = Doorbell()
-    doorbell.ring()
+def test_a_set_event_ends_a_wait_before_its_time(clock: Clock) -> None:
+    wake = WakeEvent()
+    wake.set()
     before = clock.now()
-    assert not clock.wait_until(before + 60, doorbell)
+    assert not clock.wait_until(before + 60, wake)
     assert clock.now() < before + 60
-    doorbell.close()
+    wake.close()
 
 
-def test_a_doorbell_rung_by_another_thread_ends_a_real_wait() -> None:
-    doorbell = Doorbell()
-    threading.Thread(target=doorbell.ring).start()
-    assert not MonotonicClock().wait_until(time.monotonic() + 60, doorbell)
-    doorbell.close()
+def test_an_event_set_by_another_thread_ends_a_real_wait() -> None:
+    wake = WakeEvent()
+    threading.Thread(target=wake.set).start()
+    assert not MonotonicClock().wait_until(time.monotonic() + 60, wake)
+    wake.close()
 
 
 def test_a_real_wait_is_never_too_short() -> None:
     clock = MonotonicClock()
-    doorbell = Doorbell()
-    for wakeup in (None, doorbell):
+    wake = WakeEvent()
+    for wakeup in (None, wake):
         deadline = clock.now() + 0.002
         assert clock.wait_until(deadline, wakeup)
         assert clock.reached(deadline)
         assert clock.now() >= deadline
-    doorbell.close()
+    wake.close()
 
 
 def test_flat_out_everything_is_due_at_once() -> None:

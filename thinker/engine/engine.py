@@ -13,7 +13,7 @@ from shared.clock import Clock, MonotonicClock, UnitClock
 from shared.devices import claim_core
 from shared.errors import LinkClosed, RuntimeFault
 from shared.links.base import LinkEnd
-from shared.links.waiting import AnyOf, Doorbell
+from shared.links.waiting import AnyOf, WakeEvent
 from shared.memory import rss_mb
 from shared.models.family import Family
 from shared.models.layout import KVBlock
@@ -70,7 +70,7 @@ class ThinkerEngine:
         self._link_kind: str | None = None
         self._options = options
         self._lock = threading.Lock()
-        self._doorbell = Doorbell()
+        self._wake = WakeEvent()
         self._sessions: dict[int, RunningSession] = {}  # that shall run; the model thread follows
         self._num_opened = 0
         self._admission: Admission | None = None
@@ -104,7 +104,7 @@ class ThinkerEngine:
                 on_end=on_end, clock=UnitClock(self.spec.unit_ms / 1000, self._clock),
             )  # fmt: skip
             self._sessions[session.number] = session
-        self._doorbell.ring()
+        self._wake.set()
         return session
 
     def close_session(self, handle: object) -> None:
@@ -112,7 +112,7 @@ class ThinkerEngine:
         with self._lock:
             if isinstance(handle, RunningSession) and self._sessions.pop(handle.number, None) is not None:
                 self._waits.add(self._clock.now() - handle.opened_at)
-        self._doorbell.ring()
+        self._wake.set()
 
     def wait_s(self, position: int) -> float | None:
         """How long the `position`th of those that wait may have to, if sessions last as lately."""
@@ -123,7 +123,7 @@ class ThinkerEngine:
     def stop(self) -> None:
         """Let `run` return."""
         self._stopping = True
-        self._doorbell.ring()
+        self._wake.set()
 
     def run(self) -> None:
         """The model thread: join the other processes, then serve until `stop` or the end of one of them."""
@@ -156,7 +156,7 @@ class ThinkerEngine:
         options, unit_ms = self._options.pipeline, self.spec.unit_ms
         pipeline = Pipeline(
             family=self._family, link=link, memory=self._family.allocate(options.slots), clock=self._clock,
-            wakeup=AnyOf(link.receiver, self._doorbell), options=options, timings=self.timings,
+            wakeup=AnyOf(link.receiver, self._wake), options=options, timings=self.timings,
             counts=self.counts,
         )  # fmt: skip
         costs = warm_up(pipeline, self.spec, stopping=lambda: self._stopping)
@@ -169,7 +169,7 @@ class ThinkerEngine:
         self._admission = admission
         log.info("ready for %d sessions", admission.most)
         while not self._stopping:
-            self._doorbell.answer()
+            self._wake.clear()
             self._open_and_close(pipeline)
             load.sample(len(pipeline.sessions))
             pipeline.step()

@@ -26,14 +26,13 @@ class Stream:
 
 
 class Event:
-    """Its time is how much had been written down when it was recorded."""
+    """An event on a stream, by name."""
 
-    def __init__(self, api: "RecordingApi", enable_timing: bool) -> None:
-        assert enable_timing
-        self._api, self.stream, self.at = api, "", 0
+    def __init__(self, api: "RecordingApi") -> None:
+        self._api, self.stream = api, ""
 
     def record(self, stream: Stream) -> None:
-        self.stream, self.at = stream.name, len(self._api.log)
+        self.stream = stream.name
         self._api.log.append(f"event on {stream.name}")
 
     def synchronize(self) -> None:
@@ -41,9 +40,6 @@ class Event:
 
     def query(self) -> bool:
         return False
-
-    def elapsed_time(self, later: "Event") -> float:
-        return float(later.at - self.at)
 
 
 class RecordingApi:
@@ -60,8 +56,8 @@ class RecordingApi:
         self._made += 1
         return Stream(self, f"stream {self._made} of {device}")
 
-    def Event(self, *, enable_timing: bool) -> Event:  # noqa: N802
-        return Event(self, enable_timing)
+    def Event(self) -> Event:  # noqa: N802
+        return Event(self)
 
     def current_stream(self, device: int) -> Stream:
         return self._streams[-1]
@@ -106,9 +102,6 @@ class RecordingApi:
 
     def memory_allocated(self, index: int) -> int:
         return self.allocated
-
-    def synchronize(self, index: int) -> None:
-        self.log.append(f"host waits for {index}")
 
 
 class RecordingDevice(Accelerator):

@@ -11,15 +11,13 @@ from shared.errors import DeviceError
 def test_copies_and_events() -> None:
     cpu = Device()
     x = torch.arange(6.0).view(2, 3)
-    began, out = cpu.event(), cpu.host_buffer(2, 3)
+    out = cpu.host_buffer(2, 3)
     with cpu.aside():
         copied = cpu.to_host(x, out)
     copied.gate()
     copied.wait()
     assert copied.done()
     assert out.equal(x)
-    assert copied.ms_since(began) >= 0
-    cpu.synchronize()
 
 
 def test_captured_work_is_the_work_itself() -> None:

@@ -21,8 +21,8 @@ from shared.links.loopback import loopback_pair
 from shared.slices import Kind
 
 ENDS = Path(__file__).with_name("ends.py")
-SHAPE = LinkShape(slice_bytes=100_003, latent_bytes=100_003, depth=3)
-PATIENCE_S = 30.0
+SHAPE = LinkShape(to_peer=100_003, from_peer=100_003, depth=3)
+TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,13 +33,13 @@ class Facing:
     performer: BaseProcess | None
 
     def send(self, message: bytes, kind: Kind = Kind.STATE) -> None:
-        buffer = self.end.sender.reserve(PATIENCE_S)
+        buffer = self.end.sender.reserve(TIMEOUT_S)
         if message:
             buffer[: len(message)] = torch.frombuffer(bytearray(message), dtype=torch.uint8)
         self.end.sender.send(ends.header_of(len(message), kind=kind))
 
     def receive(self) -> bytes:
-        message = bytes(self.end.receiver.receive(PATIENCE_S).payload.numpy())
+        message = bytes(self.end.receiver.receive(TIMEOUT_S).payload.numpy())
         self.end.receiver.release()
         return message
 
@@ -49,7 +49,7 @@ class Facing:
             self.end.sender.send(ends.header_of(payload_bytes))
 
     def kill(self) -> None:
-        """End the Performer without a word."""
+        """Kill the Performer."""
         if self.performer is None:
             self.end.peer.hang_up()
         else:
@@ -101,8 +101,8 @@ def couple() -> Callable[..., AbstractContextManager[Couple]]:
 
 
 def need(link: str) -> None:
-    if link == "ccl" and (reason := missing(link)):
-        pytest.skip(reason)
+    if link not in {"loopback", "collective"} and (reason := missing(link)):
+        pytest.skip(f"{link}: {reason}")
 
 
 @contextmanager
@@ -119,7 +119,7 @@ def a_thread(role: str, shape: LinkShape) -> Iterator[Facing]:
         with thinker_end:
             yield Facing(end=thinker_end, performer=None)
     finally:
-        thread.join(PATIENCE_S)
+        thread.join(TIMEOUT_S)
 
 
 @contextmanager

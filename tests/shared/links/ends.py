@@ -1,6 +1,6 @@
 """Both ends of a link for its tests; run by `conftest.py` in processes of their own.
 
-The link "announced" is what xccl and nccl are, over gloo, which runs everywhere.
+The link "collective" is what xccl and nccl are, over gloo, which runs everywhere.
 """
 
 import select
@@ -18,18 +18,18 @@ from torch import Tensor
 
 from shared.errors import LinkClosed
 from shared.links.base import LinkEnd, LinkShape
-from shared.links.groups import Backend, Setting
+from shared.links.collective.backends import CollectiveBackend, GroupOptions
+from shared.links.collective.ready_to_receive import CollectiveOffer, join_collective
 from shared.links.peer import Peer
-from shared.links.ready_to_receive import AnnouncedOffer, join_announced
 from shared.processes.rendezvous import HandshakeParams, RendezvousListener, accept_peers, join_peer
 from shared.processes.roles import PERFORMER, THINKER
 from shared.slices import Kind, SliceHeader
 
 FLOOD_MESSAGES = 10
 WARM_MESSAGES = 5
-OPEN_WITHIN_S = 60.0
-SECRET = "of these tests and nobody else"
-PATIENCE_S = 600.0  # longer than any test: if the other side goes, this one sees it at once
+OPEN_TIMEOUT_S = 60.0
+SECRET = "of these tests and no one else"
+TIMEOUT_S = 600.0  # longer than any test: if the other side goes, this one sees it at once
 
 
 def perform(port: int, link: str, shape: LinkShape, role: str, tell: Connection | None = None) -> None:
@@ -55,12 +55,12 @@ class PlainListener(socket.socket):
 
 
 def listening(link: str) -> RendezvousListener | PlainListener:
-    if link != "announced":
+    if link != "collective":
         return RendezvousListener("127.0.0.1", 0, secret=SECRET, role=THINKER)
     listener = PlainListener()
     listener.bind(("127.0.0.1", 0))
     listener.listen()
-    listener.settimeout(OPEN_WITHIN_S)
+    listener.settimeout(OPEN_TIMEOUT_S)
     return listener
 
 
@@ -68,33 +68,35 @@ def accept(listener: RendezvousListener | PlainListener, link: str, shape: LinkS
     """The Thinker's end of a link."""
     if isinstance(listener, RendezvousListener):
         terms = HandshakeParams(secret=SECRET, digest="same", shape=shape, link=link)
-        return accept_peers(listener, terms, timeout_s=OPEN_WITHIN_S)["performer"]
-    line, _ = listener.accept()
-    with closing(AnnouncedOffer(STAND_IN, shape, "127.0.0.1", device="cpu")) as offer:
-        line.sendall(offer.address.encode())
-        return offer.open(Peer("performer", line), OPEN_WITHIN_S)
+        return accept_peers(listener, terms, timeout_s=OPEN_TIMEOUT_S)["performer"]
+    connection, _ = listener.accept()
+    with closing(CollectiveOffer(STAND_IN, shape, "127.0.0.1", device="cpu")) as offer:
+        connection.sendall(offer.address.encode())
+        return offer.open(Peer("performer", connection), OPEN_TIMEOUT_S)
 
 
 def join(port: int, link: str, shape: LinkShape) -> LinkEnd:
     """The Performer's end."""
-    if link != "announced":
+    if link != "collective":
         terms = HandshakeParams(secret=SECRET, digest="same", shape=shape, link=link)
-        return join_peer("127.0.0.1", port, terms, role=PERFORMER, at=THINKER, timeout_s=OPEN_WITHIN_S)
-    line = socket.create_connection(("127.0.0.1", port))
-    address = line.recv(1000).decode()
-    return join_announced(STAND_IN, address, shape, Peer("thinker", line), OPEN_WITHIN_S, device="cpu")
+        return join_peer("127.0.0.1", port, terms, role=PERFORMER, at=THINKER, timeout_s=OPEN_TIMEOUT_S)
+    connection = socket.create_connection(("127.0.0.1", port))
+    address = connection.recv(1000).decode()
+    return join_collective(
+        STAND_IN, address, shape.reversed, Peer("thinker", connection), OPEN_TIMEOUT_S, device="cpu"
+    )
 
 
 class GlooGroup:
     """Gloo, with an end that does not need the other side."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setup: GroupOptions) -> None:
         gloo: Any = dist.ProcessGroupGloo
         options = gloo._Options()
         options._devices = [gloo.create_device(hostname="127.0.0.1")]
         options._timeout = timedelta(hours=1)
-        self._group = gloo(setting.store, setting.rank, 2, options)
-        self._other = 1 - setting.rank
+        self._group = gloo(setup.store, setup.rank, 2, options)
+        self._other = 1 - setup.rank
 
     def send(self, tensors: list[Tensor], rank: int, tag: int) -> dist.Work:
         work: dist.Work = self._group.send(tensors, rank, tag)
@@ -110,7 +112,7 @@ class GlooGroup:
             self._group.recv([scratch], self._other, 99).wait(timedelta(milliseconds=1))
 
 
-STAND_IN = Backend(name="announced", lacking=lambda _: None, make=GlooGroup)
+STAND_IN = CollectiveBackend(name="collective", lacking=lambda _: None, make=GlooGroup)
 
 
 def play(role: str, end: LinkEnd, warm: Callable[[], None] = lambda: None) -> None:
@@ -127,9 +129,9 @@ def echo(end: LinkEnd, _warm: Callable[[], None]) -> None:
     """Return every message, the one of kind END too, which is the last."""
     kind = None
     while kind is not Kind.END:
-        header, payload = end.receiver.receive(PATIENCE_S)
+        header, payload = end.receiver.receive(TIMEOUT_S)
         kind = header.kind
-        end.sender.reserve(PATIENCE_S)[: header.payload_bytes].copy_(payload)
+        end.sender.reserve(TIMEOUT_S)[: header.payload_bytes].copy_(payload)
         end.receiver.release()
         end.sender.send(replace(header, received_at_ns=header.sent_at_ns, sent_at_ns=0))
 
@@ -137,24 +139,24 @@ def echo(end: LinkEnd, _warm: Callable[[], None]) -> None:
 def flood(end: LinkEnd, _warm: Callable[[], None]) -> None:
     """Send numbered messages and leave at once."""
     for unit in range(FLOOD_MESSAGES):
-        end.sender.reserve(PATIENCE_S)[0] = unit
+        end.sender.reserve(TIMEOUT_S)[0] = unit
         end.sender.send(header_of(1, unit))
 
 
 def hold(end: LinkEnd, _warm: Callable[[], None]) -> None:
     """Take one message and keep it, be half way through writing another, say so, and stay like that."""
-    _, held = end.receiver.receive(PATIENCE_S)
-    end.sender.reserve(PATIENCE_S)[0] = held[0]
+    _, held = end.receiver.receive(TIMEOUT_S)
+    end.sender.reserve(TIMEOUT_S)[0] = held[0]
     end.sender.send(header_of(1))
-    end.sender.reserve(PATIENCE_S)[0] = 1
-    select.select([end.peer], [], [], PATIENCE_S)
+    end.sender.reserve(TIMEOUT_S)[0] = 1
+    select.select([end.peer], [], [], TIMEOUT_S)
 
 
 def pour(end: LinkEnd, warm: Callable[[], None]) -> None:
     """Send the largest messages, one after the other, each full of the number that is its unit."""
     unit = 0
     while True:
-        end.sender.reserve(PATIENCE_S).fill_(unit % 256)
+        end.sender.reserve(TIMEOUT_S).fill_(unit % 256)
         end.sender.send(header_of(end.sender.max_bytes, unit))
         unit += 1
         if unit == WARM_MESSAGES:
@@ -165,7 +167,7 @@ def absorb(end: LinkEnd, warm: Callable[[], None]) -> None:
     """Take what `pour` sends, and look at every byte of it."""
     unit = 0
     while True:
-        header, payload = end.receiver.receive(PATIENCE_S)
+        header, payload = end.receiver.receive(TIMEOUT_S)
         assert header.unit == unit
         assert len(payload) == end.receiver.max_bytes
         assert bool((payload == unit % 256).all()), f"message {unit} is not what was sent"

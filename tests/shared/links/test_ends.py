@@ -15,13 +15,13 @@ from shared.errors import LinkClosed, LinkTimeout
 from shared.links.base import LinkShape
 from shared.slices import Kind
 
-PROCESSES = ["shm", "gloo", "ccl", "announced"]
+PROCESSES = ["shm", "gloo", "ccl", "collective"]
 LINKS = ["loopback", *PROCESSES]
-SHAPE = LinkShape(slice_bytes=100_003, latent_bytes=100_003, depth=3)
-LARGE = LinkShape(slice_bytes=5_000_000, latent_bytes=5_000_000, depth=2)
+SHAPE = LinkShape(to_peer=100_003, from_peer=100_003, depth=3)
+LARGE = LinkShape(to_peer=5_000_000, from_peer=5_000_000, depth=2)
 FLOOD_MESSAGES = 10  # of ends.py
 OURS = ("thinker", "performer", "gloo", "torch", "psm", "ccl", "fi_", ":")
-PATIENCE_S = 30.0
+TIMEOUT_S = 30.0
 
 pytestmark = pytest.mark.slow
 
@@ -55,12 +55,12 @@ def test_a_performer_killed_while_busy_is_gone_for_sender_and_receiver(
         assert setting.receive() == b"x"
         setting.kill()
         started = time.monotonic()
-        assert setting.end.receiver.wait(PATIENCE_S)
+        assert setting.end.receiver.wait(TIMEOUT_S)
         with pytest.raises(LinkClosed, match="link from the performer: the performer is gone"):
-            setting.end.receiver.receive(PATIENCE_S)
+            setting.end.receiver.receive(TIMEOUT_S)
         with pytest.raises(LinkClosed, match="link to the performer: the performer is gone"):
-            setting.end.sender.reserve(PATIENCE_S)
-        assert time.monotonic() - started < PATIENCE_S / 2
+            setting.end.sender.reserve(TIMEOUT_S)
+        assert time.monotonic() - started < TIMEOUT_S / 2
 
 
 @pytest.mark.parametrize("link", LINKS)
@@ -71,7 +71,7 @@ def test_a_sender_held_back_learns_that_the_performer_died(link: str, facing: Ca
         killer = threading.Timer(0.3, setting.kill)
         killer.start()
         with pytest.raises(LinkClosed, match="link to the performer: the performer is gone"):
-            setting.fill(2 * SHAPE.depth, timeout_s=PATIENCE_S)
+            setting.fill(2 * SHAPE.depth, timeout_s=TIMEOUT_S)
         killer.join()
 
 
@@ -83,13 +83,14 @@ def test_a_process_killed_in_mid_message_ends_the_other(
     link: str, victim: str, stands_still: bool, couple: Callable[..., Any]
 ) -> None:
     survivor = {"thinker": "performer", "performer": "thinker"}[victim]
+    before = names("")
     with couple(link, LARGE, thinker="pour", performer="absorb") as both:
         if stands_still:
             os.kill(getattr(both, victim).pid, signal.SIGSTOP)
         getattr(both, victim).kill()
-        getattr(both, survivor).join(PATIENCE_S)
+        getattr(both, survivor).join(TIMEOUT_S)
         assert getattr(both, survivor).exitcode == 0
-    assert not names(str(both.pids[0]), str(both.pids[1]))
+    assert not names(*(f"{pid}" for pid in both.pids)) - before
 
 
 @pytest.mark.parametrize("link", PROCESSES)
@@ -99,7 +100,7 @@ def test_a_thinker_that_leaves_while_large_messages_come_ends_the_performer(
     with facing(link, "pour", LARGE) as setting:
         assert set(setting.receive()) == {0}
         setting.end.close()
-        setting.performer.join(PATIENCE_S)
+        setting.performer.join(TIMEOUT_S)
         assert setting.performer.exitcode == 0
 
 
@@ -108,7 +109,7 @@ def test_what_was_sent_before_leaving_still_arrives(link: str, facing: Callable[
     with facing(link, "flood") as setting:
         assert [setting.receive()[0] for _ in range(FLOOD_MESSAGES)] == list(range(FLOOD_MESSAGES))
         with pytest.raises(LinkClosed):
-            setting.end.receiver.receive(PATIENCE_S)
+            setting.end.receiver.receive(TIMEOUT_S)
 
 
 @pytest.mark.parametrize("link", LINKS)
@@ -145,7 +146,7 @@ def test_a_kill_leaves_nothing_behind(link: str, facing: Callable[..., Any]) -> 
 
 @pytest.mark.parametrize("link", LINKS)
 def test_many_in_flight(link: str, facing: Callable[..., Any]) -> None:
-    shape = LinkShape(slice_bytes=1000, latent_bytes=1000, depth=40)
+    shape = LinkShape(to_peer=1000, from_peer=1000, depth=40)
     with facing(link, "echo", shape) as setting:
         for lap in range(3):
             messages = [bytes([lap]) * (1 + number) for number in range(shape.depth)]

@@ -12,7 +12,7 @@ from shared.links.base import LinkEnd, LinkShape
 from shared.links.loopback import loopback_pair
 from shared.slices import Flags, Kind, SliceHeader
 
-SHAPE = LinkShape(slice_bytes=1000, latent_bytes=1000, depth=3)
+SHAPE = LinkShape(to_peer=1000, from_peer=1000, depth=3)
 
 
 def header_of(payload_bytes: int, unit: int = 0) -> SliceHeader:
@@ -57,10 +57,10 @@ def test_a_length_that_lies_is_not_followed() -> None:
     thinker_end, performer_end = loopback_pair(SHAPE)
     with thinker_end, performer_end:
         send(thinker_end, header_of(1), b"x")
-        (index,) = thinker_end.sender._under_way  # type: ignore[attr-defined]
+        (index,) = thinker_end.sender._in_flight  # type: ignore[attr-defined]
         slot = thinker_end.sender._slots[index]  # type: ignore[attr-defined]
-        slot.header[24:28] = (SHAPE.slice_bytes + 1).to_bytes(4, "little")
-        message = f"state slice of unit 0 of session 1: {SHAPE.slice_bytes + 1} bytes in a buffer of"
+        slot.header[24:28] = (SHAPE.to_peer + 1).to_bytes(4, "little")
+        message = f"state slice of unit 0 of session 1: {SHAPE.to_peer + 1} bytes in a buffer of"
         with pytest.raises(SliceError, match=message):
             performer_end.receiver.poll()
 
@@ -76,8 +76,18 @@ def test_a_checked_payload_that_changed_on_the_way_is_refused() -> None:
             performer_end.receiver.poll()
 
 
-@pytest.mark.parametrize("field", ["slice_bytes", "latent_bytes", "depth"])
+@pytest.mark.parametrize("field", ["to_peer", "from_peer", "depth"])
 def test_sizes_are_checked(field: str) -> None:
-    sizes = {"slice_bytes": 1, "latent_bytes": 1, "depth": 1} | {field: 0}
+    sizes = {"to_peer": 1, "from_peer": 1, "depth": 1} | {field: 0}
     with pytest.raises(ValueError, match=f"{field} must be at least 1, got 0"):
         LinkShape(**sizes)
+
+
+def test_each_side_sends_what_the_other_receives() -> None:
+    shape = LinkShape(to_peer=3000, from_peer=200, depth=3)
+    thinker_end, performer_end = loopback_pair(shape)
+    with thinker_end, performer_end:
+        assert (thinker_end.sender.max_bytes, thinker_end.receiver.max_bytes) == (3000, 200)
+        assert (performer_end.sender.max_bytes, performer_end.receiver.max_bytes) == (200, 3000)
+    assert shape.reversed == LinkShape(to_peer=200, from_peer=3000, depth=3)
+    assert shape.reversed.reversed == shape

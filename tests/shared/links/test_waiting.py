@@ -7,11 +7,11 @@ import time
 import pytest
 
 from shared.links.peer import Peer
-from shared.links.waiting import AnyOf, Doorbell, Poller, Semaphore, Tally
+from shared.links.waiting import AnyOf, EventCounter, EventSemaphore, Poller, WakeEvent
 
 
 def test_a_semaphore_is_taken_from_one_by_one() -> None:
-    semaphore = Semaphore.create()
+    semaphore = EventSemaphore.create()
     assert not Poller((semaphore.fileno(),)).wait(0)
     semaphore.add()
     semaphore.add()
@@ -21,18 +21,18 @@ def test_a_semaphore_is_taken_from_one_by_one() -> None:
     semaphore.close()
 
 
-def test_a_tally_is_taken_from_all_at_once() -> None:
-    tally = Tally.create()
-    tally.add()
-    tally.add()
-    assert Poller((tally.fileno(),)).wait(0)
-    assert [tally.take() for _ in range(2)] == [2, 0]
-    assert not Poller((tally.fileno(),)).wait(0)
-    tally.close()
+def test_a_counter_is_taken_from_all_at_once() -> None:
+    counter = EventCounter.create()
+    counter.add()
+    counter.add()
+    assert Poller((counter.fileno(),)).wait(0)
+    assert [counter.take() for _ in range(2)] == [2, 0]
+    assert not Poller((counter.fileno(),)).wait(0)
+    counter.close()
 
 
 def test_a_wait_is_not_shorter_than_asked_and_not_rounded_to_milliseconds() -> None:
-    semaphore = Semaphore.create()
+    semaphore = EventSemaphore.create()
     poller = Poller((semaphore.fileno(),))
     durations = []
     for _ in range(50):
@@ -45,7 +45,7 @@ def test_a_wait_is_not_shorter_than_asked_and_not_rounded_to_milliseconds() -> N
 
 
 def test_a_signal_does_not_end_a_wait() -> None:
-    semaphore = Semaphore.create()
+    semaphore = EventSemaphore.create()
     handled = []
     before = signal.signal(signal.SIGALRM, lambda *_: handled.append(1))
     try:
@@ -60,16 +60,16 @@ def test_a_signal_does_not_end_a_wait() -> None:
         semaphore.close()
 
 
-def test_a_doorbell_rings_until_answered_and_counts_once() -> None:
-    doorbell = Doorbell()
-    doorbell.ring()
-    doorbell.ring()
-    assert doorbell.wait(0)
-    assert AnyOf(doorbell).wait(0)
-    assert doorbell.answer()
-    assert not doorbell.answer()
-    assert not doorbell.wait(0)
-    doorbell.close()
+def test_a_wake_event_stays_set_until_cleared_and_counts_once() -> None:
+    wake = WakeEvent()
+    wake.set()
+    wake.set()
+    assert wake.wait(0)
+    assert AnyOf(wake).wait(0)
+    assert wake.clear()
+    assert not wake.clear()
+    assert not wake.wait(0)
+    wake.close()
 
 
 def test_descriptors_beyond_what_select_takes() -> None:
@@ -77,7 +77,7 @@ def test_descriptors_beyond_what_select_takes() -> None:
     if hard < 1200:
         pytest.skip("this system allows no descriptor that high")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1200), hard))
-    semaphore = Semaphore.create()
+    semaphore = EventSemaphore.create()
     semaphore.add()
     high = os.dup2(semaphore.fileno(), 1100)
     try:

@@ -33,7 +33,7 @@ from shared.slices import Kind, SliceHeader
 
 HOST = "127.0.0.1"
 PATIENCE_S = 30.0
-SHAPE = LinkShape(slice_bytes=1000, latent_bytes=500, depth=2)
+SHAPE = LinkShape(to_peer=1000, from_peer=500, depth=2)
 SECRET = "of these tests and nobody else"
 PARAMS = HandshakeParams(secret=SECRET, digest="same", shape=SHAPE)
 
@@ -132,13 +132,13 @@ def test_over_gloo_when_one_side_asks_for_it(
         ),
         (
             HandshakeParams(
-                secret=SECRET, digest="same", shape=LinkShape(slice_bytes=1001, latent_bytes=500, depth=2)
+                secret=SECRET, digest="same", shape=LinkShape(to_peer=1001, from_peer=500, depth=2)
             ),
             "to_caller_bytes is 1000 at the thinker and 1001 at the performer",
         ),
         (
             HandshakeParams(
-                secret=SECRET, digest="same", shape=LinkShape(slice_bytes=1000, latent_bytes=500, depth=3)
+                secret=SECRET, digest="same", shape=LinkShape(to_peer=1000, from_peer=500, depth=3)
             ),
             "depth is 2 at the thinker and 3 at the performer",
         ),

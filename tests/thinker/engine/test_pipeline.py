@@ -108,7 +108,7 @@ def model() -> Counter:
 @pytest.fixture
 def link(model: Counter) -> Iterator[LinkEnd]:
     """The Thinker's end of a link at whose other end a Performer works."""
-    thinker, performer = loopback_pair(LinkShape(slice_bytes=64, latent_bytes=64, depth=2 * SLOTS + 2))
+    thinker, performer = loopback_pair(LinkShape(to_peer=64, from_peer=64, depth=2 * SLOTS + 2))
     work = threading.Thread(
         target=perform, args=(model, performer), kwargs={"slots": SLOTS, "stopping": lambda: False}
     )

@@ -5,8 +5,8 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
-from shared.links.ccl.group import register
-from shared.links.ccl.library import forget_names
+from shared.links.collective.ccl.group import register
+from shared.links.collective.ccl.library import forget_names
 
 
 def run(path: str, rank: int) -> None:

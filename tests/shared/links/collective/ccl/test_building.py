@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from shared.errors import LinkUnavailable
-from shared.links.ccl import building
+from shared.links.collective.ccl import building
 
 installed = pytest.mark.skipif(building.lacking() is not None, reason="needs oneCCL and g++")
 

@@ -1,6 +1,8 @@
 """Where oneCCL is, and the shim built against it: on demand, once for each user and version."""
 
 import hashlib
+import importlib.util
+import logging
 import os
 import platform
 import shutil
@@ -10,17 +12,24 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
+import torch
+
 from shared.errors import LinkUnavailable
 
+BINDINGS = "oneccl_bindings_for_pytorch"
 PACKAGE = "oneccl-cpu-devel"
 INSTALL = f"pip install {PACKAGE}==2021.15.2"  # later ones don't install whole
+
+_log = logging.getLogger(__name__)
 
 _SOURCE = Path(__file__).with_name("shim.cpp")
 _BUILD_S = 120
 
 
 def lacking() -> str | None:
-    """What is missing for the shim, in words. Builds nothing."""
+    """What is missing for a `ccl` link, in words; Intel's bindings do without the shim. Builds nothing."""
+    if bindings_fit():
+        return None
     try:
         metadata.version(PACKAGE)
     except metadata.PackageNotFoundError:
@@ -28,6 +37,17 @@ def lacking() -> str | None:
     if not _built().exists() and shutil.which("g++") is None:
         return "it needs a C++ compiler, once (g++; on Debian: apt install g++)"
     return None
+
+
+def bindings_fit() -> bool:
+    """Whether Intel's bindings are there, for this torch: beside another one their import fails."""
+    if importlib.util.find_spec(BINDINGS) is None:
+        return False
+    made_for, there = metadata.version("oneccl_bind_pt"), torch.__version__
+    if made_for.split(".")[:2] == there.split(".")[:2]:
+        return True
+    _log.debug("ccl: %s %s does not fit torch %s", BINDINGS, made_for, there)
+    return False
 
 
 @cache

@@ -8,9 +8,9 @@ from functools import cache
 from pathlib import Path
 from typing import NewType
 
-from shared.links.ccl.building import library_path, shim
+from shared.links.collective.ccl.building import library_path, shim
 
-UnderWay = NewType("UnderWay", int)
+Request = NewType("Request", int)
 
 _GET = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int)
 _SET = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.POINTER(ctypes.c_char), ctypes.c_int)
@@ -74,20 +74,20 @@ class Library:
         return Communicator(self._checked(self._shim.tp_connect(rank, *callbacks)), callbacks)
 
     def disconnect(self, communicator: Communicator) -> None:
-        """End it; nothing may be under way."""
+        """End it; nothing may be in flight."""
         self._shim.tp_disconnect(communicator.pointer)
 
-    def send(self, communicator: Communicator, address: int, num_bytes: int, rank: int) -> UnderWay:
+    def send(self, communicator: Communicator, address: int, num_bytes: int, rank: int) -> Request:
         """Begin to send; raises RuntimeError when it can't be."""
-        return UnderWay(self._checked(self._shim.tp_send(communicator.pointer, address, num_bytes, rank)))
+        return Request(self._checked(self._shim.tp_send(communicator.pointer, address, num_bytes, rank)))
 
-    def receive(self, communicator: Communicator, address: int, num_bytes: int, rank: int) -> UnderWay:
+    def receive(self, communicator: Communicator, address: int, num_bytes: int, rank: int) -> Request:
         """Begin to receive; raises RuntimeError when it can't be."""
-        return UnderWay(self._checked(self._shim.tp_receive(communicator.pointer, address, num_bytes, rank)))
+        return Request(self._checked(self._shim.tp_receive(communicator.pointer, address, num_bytes, rank)))
 
-    def wait(self, under_way: UnderWay, seconds: float) -> bool:
+    def wait(self, request: Request, seconds: float) -> bool:
         """Whether it is done within so many seconds; then it is gone. RuntimeError when it failed."""
-        done = int(self._shim.tp_wait(under_way, int(seconds * 1e6)))
+        done = int(self._shim.tp_wait(request, int(seconds * 1e6)))
         if done < 0:
             raise RuntimeError(self._fault())
         return done == 1

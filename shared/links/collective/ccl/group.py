@@ -4,44 +4,40 @@ Where Intel's own `oneccl_bindings_for_pytorch` is installed and fits the torch 
 """
 
 import importlib
-import importlib.util
 import logging
 import time
 from contextlib import suppress
 from datetime import timedelta
-from importlib import metadata
 from threading import Lock
 
-import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import Store  # type: ignore[attr-defined]  # public, but not in torch's stubs
 
 from shared.errors import LinkUnavailable
-from shared.links.ccl import building
-from shared.links.ccl.library import Communicator, UnderWay, forget_names, load
-from shared.links.groups import Backend, Group, Setting
+from shared.links.collective.backends import AbortableGroup, GroupOptions
+from shared.links.collective.ccl import building
+from shared.links.collective.ccl.library import Communicator, Request, load
 from shared.links.peer import host_identity
 
 _log = logging.getLogger(__name__)
 
-BINDINGS = "oneccl_bindings_for_pytorch"
 _NAME = "ccl"
-_LOOK_S = 0.02  # how soon a wait sees that its group was aborted
-_NOT_YET_S = 0.001  # until the other side's next look into the store
+_POLL_S = 0.02  # how soon a wait sees that its group was aborted
+_STORE_POLL_S = 0.001  # how often the store is asked for what the other side sets
 
-# What was under way when a peer died, failed or not. oneCCL can't give a message up: it would go on with it
+# What was in flight when a peer died, failed or not. oneCCL can't give a message up: it would go on with it
 # whenever it is called, in memory that is gone. So memory and communicator stay, and oneCCL is left alone.
 _stuck: list[Tensor] = []
 
 
 class CclWork(dist.Work):
-    """A message under way."""
+    """A message in flight."""
 
-    def __init__(self, group: "CclGroup", under_way: UnderWay) -> None:
+    def __init__(self, group: "CclGroup", request: Request) -> None:
         super().__init__()
         self._group = group
-        self._under_way = under_way
+        self._requests = request
         self._done = False
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
@@ -52,14 +48,14 @@ class CclWork(dist.Work):
         """
         deadline = time.monotonic() + timeout.total_seconds() if timeout else None
         while not self._done:
-            self._done = self._group.finish(self._under_way, _LOOK_S)
+            self._done = self._group.finish(self._requests, _POLL_S)
             if not self._done and deadline is not None and time.monotonic() > deadline:
                 raise RuntimeError(f"oneCCL: not done within {timeout.total_seconds():g} s")
         return True
 
     def is_completed(self) -> bool:
         """Whether it is done."""
-        self._done = self._done or self._group.finish(self._under_way, 0)
+        self._done = self._done or self._group.finish(self._requests, 0)
         return self._done
 
 
@@ -67,7 +63,7 @@ class CclGroup(dist.ProcessGroup):
     """Two processes that send each other tensors of host memory. Each direction is one thread's at a time."""
 
     def __init__(self, store: Store, rank: int, timeout: timedelta) -> None:
-        """Meet the other rank within `timeout`; RuntimeError if it does not come."""
+        """Connect to the other rank within `timeout`; RuntimeError if it does not come."""
         super().__init__(rank, 2)  # type: ignore[call-arg]  # torch's stubs know one constructor of two
         self._store = store
         self._deadline = time.monotonic() + timeout.total_seconds()
@@ -75,40 +71,40 @@ class CclGroup(dist.ProcessGroup):
         other = store.get(f"host{1 - rank}").decode()
         self._library = load(rank, one_host=host_identity() == other)
         self._communicator: Communicator | None = self._library.connect(rank, self._get, self._put)
-        self._under_way: dict[UnderWay, Tensor] = {}
-        self._over = False
+        self._requests: dict[Request, Tensor] = {}
+        self._aborted = False
         self._calls = Lock()  # held by every call: none is inside when the communicator goes
 
     def send(self, tensors: list[Tensor], dst: int, tag: int = 0) -> dist.Work:  # noqa: ARG002 — in order
         """Begin to send the one tensor; it must stay as it is until the work is done."""
         (tensor,) = tensors
         with self._calls:
-            under_way = self._library.send(self._connected(), tensor.data_ptr(), tensor.nbytes, dst)
-            self._under_way[under_way] = tensor
-        return CclWork(self, under_way)
+            request = self._library.send(self._connected(), tensor.data_ptr(), tensor.nbytes, dst)
+            self._requests[request] = tensor
+        return CclWork(self, request)
 
     def recv(self, tensors: list[Tensor], src: int, tag: int = 0) -> dist.Work:  # noqa: ARG002
         """Begin to receive into the one tensor, which is as large as what comes."""
         (tensor,) = tensors
         with self._calls:
-            under_way = self._library.receive(self._connected(), tensor.data_ptr(), tensor.nbytes, src)
-            self._under_way[under_way] = tensor
-        return CclWork(self, under_way)
+            request = self._library.receive(self._connected(), tensor.data_ptr(), tensor.nbytes, src)
+            self._requests[request] = tensor
+        return CclWork(self, request)
 
-    def finish(self, under_way: UnderWay, seconds: float) -> bool:
+    def finish(self, request: Request, seconds: float) -> bool:
         """Whether a work is done within so many seconds; RuntimeError when it failed or was aborted."""
         with self._calls:
             self._connected()
-            done = self._library.wait(under_way, seconds)
+            done = self._library.wait(request, seconds)
             if done:
-                del self._under_way[under_way]
+                del self._requests[request]
             return done
 
     def abort(self) -> None:
         """End the group, and every wait; from any thread."""
-        self._over = True  # so that whoever waits makes room
+        self._aborted = True  # so that a thread that waits lets go of the lock
         with self._calls:
-            _stuck.extend(self._under_way.values())
+            _stuck.extend(self._requests.values())
             if self._communicator is not None and not _stuck:
                 self._library.disconnect(self._communicator)
             self._communicator = None
@@ -118,7 +114,7 @@ class CclGroup(dist.ProcessGroup):
         self.abort()
 
     def _connected(self) -> Communicator:
-        if self._over or self._communicator is None:
+        if self._aborted or self._communicator is None:
             raise RuntimeError("oneCCL: the group was aborted")
         return self._communicator
 
@@ -129,41 +125,43 @@ class CclGroup(dist.ProcessGroup):
         except RuntimeError as error:
             _log.debug("ccl: the store is gone: %s", error)
             return None
-        time.sleep(_NOT_YET_S)
+        time.sleep(_STORE_POLL_S)
         return None if time.monotonic() > self._deadline else b""
 
     def _put(self, key: str, value: bytes) -> None:
-        with suppress(RuntimeError):  # without a store nobody reads it
+        with suppress(RuntimeError):  # without a store no one reads it
             self._store.set(key, value)  # type: ignore[arg-type]  # bytes go too
 
 
-def _lacking(_device: str) -> str | None:
-    return None if _bindings_fit() else building.lacking()
+def prepare() -> None:
+    """Build the shim where it is needed.
 
-
-def _prepare() -> None:
+    Raises:
+        LinkUnavailable: it can't be built, or oneCCL is of no more use to this process.
+    """
     if _stuck:
         raise LinkUnavailable(
             "link ccl is not available: oneCCL can't give up a message whose other side died; "
             "start this process once more"
         )
-    if not _bindings_fit():
+    if not building.bindings_fit():
         building.shim()
 
 
-def _make(setting: Setting) -> Group:
+def make_group(options: GroupOptions) -> AbortableGroup:
+    """A group of the backend "ccl"; raises RuntimeError when the other rank does not come in time."""
     register()
     create = dist.Backend._plugins[_NAME.upper()].creator_fn  # noqa: SLF001 — else it must be the default group
-    group: Group = create(setting.store, setting.rank, 2, timedelta(seconds=setting.timeout_s))
+    group: AbortableGroup = create(options.store, options.rank, 2, timedelta(seconds=options.timeout_s))
     return group
 
 
 def register() -> None:
-    """Let torch.distributed know the backend "ccl"."""
+    """Register the backend "ccl" with torch.distributed."""
     if dist.is_backend_available(_NAME):
         return
-    if _bindings_fit():
-        importlib.import_module(BINDINGS)
+    if building.bindings_fit():
+        importlib.import_module(building.BINDINGS)
     else:
         dist.Backend.register_backend(_NAME, _create, devices=["cpu"])
 
@@ -172,17 +170,3 @@ def _create(store: Store, rank: int, size: int, timeout: timedelta) -> CclGroup:
     if size != 2:
         raise RuntimeError(f"ccl: this backend is for 2 ranks, not {size}")
     return CclGroup(store, rank, timeout)
-
-
-def _bindings_fit() -> bool:
-    """Whether Intel's bindings are there, for this torch: beside another one their import fails."""
-    if importlib.util.find_spec(BINDINGS) is None:
-        return False
-    made_for, there = metadata.version("oneccl_bind_pt"), torch.__version__
-    if made_for.split(".")[:2] == there.split(".")[:2]:
-        return True
-    _log.debug("ccl: %s %s does not fit torch %s", BINDINGS, made_for, there)
-    return False
-
-
-CCL = Backend(name="ccl", lacking=_lacking, make=_make, prepare=_prepare, settle=forget_names)

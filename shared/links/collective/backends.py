@@ -1,4 +1,4 @@
-"""Process groups of two ranks, one for each direction of an announced link: how they are made."""
+"""Libraries that move payloads from device to device: how a process group of two ranks is made with each."""
 
 import os
 from collections.abc import Callable
@@ -8,43 +8,38 @@ from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
 from torch.distributed import Store  # type: ignore[attr-defined]  # public, but not in torch's stubs
 
+from shared.links.collective.ccl import building
+from shared.links.process_groups import PointToPointGroup
 
-class Group(Protocol):
-    """One direction: the part of a process group that is used here."""
+_NO_LIMIT = timedelta(days=3650)
 
-    def send(self, tensors: list[Tensor], rank: int, tag: int) -> dist.Work:
-        """Begin to send."""
 
-    def recv(self, tensors: list[Tensor], rank: int, tag: int) -> dist.Work:
-        """Begin to receive."""
+class AbortableGroup(PointToPointGroup, Protocol):
+    """A process group of two ranks that carries one direction of a link."""
 
     def abort(self) -> None:
         """End the group and whatever waits for it; from any thread."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Setting:
-    """What a group is set up with."""
+class GroupOptions:
+    """What a group is made with."""
 
     store: Store
     rank: int
     timeout_s: float
 
 
-_FOR_EVER = timedelta(days=3650)
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Backend:
-    """A way to move payloads from device to device."""
+class CollectiveBackend:
+    """A library, by the name of its link."""
 
     name: str
     lacking: Callable[[str], str | None]
     """What a process on a device of that kind lacks for it here, in words."""
-    make: Callable[[Setting], Group]
+    make: Callable[[GroupOptions], AbortableGroup]
     """Makes one direction; both processes call it at about the same time.
 
     Raises:
@@ -56,26 +51,26 @@ class Backend:
     Raises:
         LinkUnavailable: it can't be; says why.
     """
-    settle: Callable[[], object] = lambda: None
+    connected: Callable[[], object] = lambda: None
     """Called once both directions have carried something."""
 
 
-def _make_nccl(setting: Setting) -> Group:
+def _make_nccl(options: GroupOptions) -> AbortableGroup:
     # By default torch ends the process when a transfer fails or seems to hang. Here the link watches the peer
     # and ends the group alone: the Thinker goes on, and another Performer may come.
     os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0")
     os.environ.setdefault("TORCH_NCCL_ENABLE_MONITORING", "0")
-    return _made(dist.ProcessGroupNCCL, setting)
+    return _made(dist.ProcessGroupNCCL, options)
 
 
-def _make_xccl(setting: Setting) -> Group:
-    return _made(dist.ProcessGroupXCCL, setting)
+def _make_xccl(options: GroupOptions) -> AbortableGroup:
+    return _made(dist.ProcessGroupXCCL, options)
 
 
-def _made(kind: Any, setting: Setting) -> Group:
-    options = kind.Options()
-    options._timeout = _FOR_EVER  # noqa: SLF001 — no other way; the link has time-outs of its own
-    group: Group = kind(setting.store, setting.rank, 2, options)
+def _made(kind: Any, options: GroupOptions) -> AbortableGroup:
+    limits = kind.Options()
+    limits._timeout = _NO_LIMIT  # noqa: SLF001 — no other way; the link has time-outs of its own
+    group: AbortableGroup = kind(options.store, options.rank, 2, limits)
     return group
 
 
@@ -93,5 +88,35 @@ def _lacking(device: str, kind: str, gpu: str, *, built: bool) -> str | None:
     return None if built else f"torch {torch.__version__} was built without it"
 
 
-NCCL = Backend(name="nccl", lacking=_lacking_nccl, make=_make_nccl)
-XCCL = Backend(name="xccl", lacking=_lacking_xccl, make=_make_xccl)
+def _make_ccl(options: GroupOptions) -> AbortableGroup:
+    from shared.links.collective.ccl.group import make_group  # noqa: PLC0415 - loads oneCCL
+
+    return make_group(options)
+
+
+def _prepare_ccl() -> None:
+    from shared.links.collective.ccl.group import prepare  # noqa: PLC0415
+
+    prepare()
+
+
+def _forget_ccl_names() -> None:
+    from shared.links.collective.ccl.library import forget_names  # noqa: PLC0415
+
+    forget_names()
+
+
+BACKENDS = {
+    backend.name: backend
+    for backend in (
+        CollectiveBackend(
+            name="ccl",
+            lacking=lambda _device: building.lacking(),
+            make=_make_ccl,
+            prepare=_prepare_ccl,
+            connected=_forget_ccl_names,
+        ),
+        CollectiveBackend(name="xccl", lacking=_lacking_xccl, make=_make_xccl),
+        CollectiveBackend(name="nccl", lacking=_lacking_nccl, make=_make_nccl),
+    )
+}

@@ -8,8 +8,8 @@ import torch
 import torch.distributed as dist
 
 from shared.errors import LinkUnavailable
-from shared.links.ccl import building, group
 from shared.links.choose import check_link
+from shared.links.collective.ccl import building, group
 
 RANKS = Path(__file__).with_name("ranks.py")
 
@@ -50,7 +50,7 @@ def test_after_a_message_that_can_not_be_given_up_the_process_must_start_anew(
 def test_intels_bindings_are_taken_where_they_fit(
     version: str, fits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(group.importlib.util, "find_spec", lambda name: name == group.BINDINGS)
-    monkeypatch.setattr(group.metadata, "version", lambda _: version)
+    monkeypatch.setattr(building.importlib.util, "find_spec", lambda name: name == building.BINDINGS)
+    monkeypatch.setattr(building.metadata, "version", lambda _: version)
     monkeypatch.setattr(torch, "__version__", "2.8.0+cpu")
-    assert group._bindings_fit() == fits
+    assert building.bindings_fit() == fits
