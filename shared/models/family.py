@@ -51,12 +51,14 @@ class StepDecision:
     """What a state pass decided: words that begin in this unit, whether anything sounds, lines refused.
 
     `text` ends with a space where it is not empty, so that the texts of all units joined are what was said.
-    `heard` names what the user was understood to ask for in this unit, if anything.
+    `heard` names what the user was understood to ask for in this unit, if anything. `interrupted` are lines
+    of the user that the agent had not begun when it was cut short.
     """
 
     text: str
     speaking: bool
     refused: tuple[str, ...] = ()
+    interrupted: tuple[str, ...] = ()
     heard: str = ""
 
 

@@ -95,7 +95,7 @@ class StrangerError(Exception):
     """Whoever is at the other end of a connection does not know the secret, or speaks otherwise."""
 
 
-class Connection:
+class HandshakeConnection:
     """Messages over a connected socket; under a key once both sides are known."""
 
     def __init__(self, line: socket.socket) -> None:

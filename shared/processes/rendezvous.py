@@ -31,7 +31,7 @@ from shared.links.choose import (
 from shared.links.peer import Peer, host_identity
 from shared.processes.handshake import (
     Accepted,
-    Connection,
+    HandshakeConnection,
     LinkParams,
     Refused,
     StrangerError,
@@ -67,7 +67,7 @@ class HandshakeParams:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Caller:
     role: str
-    connection: Connection
+    connection: HandshakeConnection
 
 
 class RendezvousListener:
@@ -146,7 +146,7 @@ class RendezvousListener:
 
     def _hear(self, line: socket.socket) -> None:
         """Let one caller prove itself; who does is handed on, unless its place is taken."""
-        connection = Connection(line)
+        connection = HandshakeConnection(line)
         try:
             role = connection.admit(self._secret, _MESSAGE_S)
             if role in self.role.peers and role not in self._linked:
@@ -253,7 +253,7 @@ def join_peer(
     while True:
         if (line := _call(host, port)) is not None:
             try:
-                return _introduce(Connection(line), params, wait, role, at)
+                return _introduce(HandshakeConnection(line), params, wait, role, at)
             except _LostPeerError as error:
                 line.close()
                 _log.warning("rendezvous: the %s went away (%s)", at.name, error)
@@ -325,7 +325,7 @@ def _answer(caller: _Caller, params: HandshakeParams, here: str) -> LinkEnd:
 
 
 def _introduce(
-    connection: Connection, params: HandshakeParams, wait: _Wait, role: ProcessRole, at: ProcessRole
+    connection: HandshakeConnection, params: HandshakeParams, wait: _Wait, role: ProcessRole, at: ProcessRole
 ) -> LinkEnd:
     """Say who calls, wait for the answer, and open the link."""
     try:
@@ -384,7 +384,7 @@ def _capabilities(process: str, params: LinkParams) -> Capabilities:
     )
 
 
-def _await_message(connection: Connection, wait: _Wait) -> None:
+def _await_message(connection: HandshakeConnection, wait: _Wait) -> None:
     """Until there is something to receive, an end of the connection included."""
     while True:
         connection.line.settimeout(wait.slice_s())

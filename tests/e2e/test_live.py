@@ -53,7 +53,7 @@ def check_recording(path: Path, *, width: int = 64) -> tuple[np.ndarray, float]:
 
 
 def check_report(report: dict[str, Any]) -> None:
-    """Every field of the design's section 9, and each of a possible value."""
+    """Every field of the report (docs/operations.md), and each of a possible value."""
     units = report["units"]
     assert units["emitted"] > 0
     assert units["late"] >= 0

@@ -18,6 +18,8 @@ def agent_messages(unit: int, decision: StepDecision, *, audible: bool) -> Itera
     """
     for line in decision.refused:
         yield text_refused(line, "nothing in it can be spoken, or too much waits to be spoken")
+    for line in decision.interrupted:
+        yield text_refused(line, "the agent was interrupted before it came to it")
     if audible and decision.heard:
         yield m.Heard(request=decision.heard, unit=unit)
     if audible and decision.text:

@@ -303,7 +303,7 @@ class Session:
         if decision.speaking != self._speaking and not void:
             self._speaking = decision.speaking
             self._send(m.AgentState(state="speaking" if decision.speaking else "listening"))
-        self._metrics.refused_texts.inc(len(decision.refused))
+        self._metrics.refused_texts.inc(len(decision.refused) + len(decision.interrupted))
         audible = not void and not self.protocol.paused
         for message in agent_messages(unit.unit, decision, audible=audible):
             self._send(message)

@@ -51,13 +51,14 @@ class ScriptedSpeech(SpeechPointer):
         """Whether something waits to be said."""
         return bool(self.script)
 
-    def say(self, text: str) -> bool:
+    def say(self, text: str, *, typed: bool = False) -> bool:
         """Nothing but the script is said."""
-        del text
+        del text, typed
         return True
 
-    def stop(self) -> None:
+    def stop(self) -> tuple[str, ...]:
         """The script goes on."""
+        return ()
 
     def advance(self, timer: PhoneTimer, generator: torch.Generator) -> SpeechTokens:
         """The next four frames of the script; silence after its end."""

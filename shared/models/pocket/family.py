@@ -188,8 +188,9 @@ class PocketFamily:
     ) -> tuple[StepDecision, SpeechTokens, Gesture]:
         """What one session says and does in a unit."""
         turn = state.turn_taking.respond(detected, seed=state.seed, unit=unit, speaking=state.speech.busy)
+        lost: tuple[str, ...] = ()
         if user.interrupted or turn.barge_in:
-            state.speech.stop()
+            lost = state.speech.stop()
             state.cut_short.add(unit)
         if turn.line:
             state.speech.say(turn.line)
@@ -202,13 +203,14 @@ class PocketFamily:
             text="".join(word + " " for word in speech.words),
             speaking=speech.speaking,
             refused=refused,
+            interrupted=lost,
             heard=turn.heard.name.lower() if turn.heard else "",
         )
         return decision, speech, turn.gesture
 
     @staticmethod
     def _say(state: PocketState, text: str) -> bool:
-        if not state.speech.say(text):
+        if not state.speech.say(text, typed=True):
             return False
         state.turn_taking.typed(text)
         return True

@@ -20,7 +20,7 @@ from shared.links.peer import host_identity
 from shared.processes.handshake import (
     VERSION,
     Challenge,
-    Connection,
+    HandshakeConnection,
     LinkParams,
     Proof,
     Refused,
@@ -298,7 +298,7 @@ def test_a_stranger_learns_a_version_and_a_random_number(
     stop = threading.Event()
     thinker = threads.submit(accepted, listener, PARAMS, stop=stop)
     with socket.create_connection((HOST, listener.port)) as line:
-        stranger = Connection(line)
+        stranger = HandshakeConnection(line)
         challenge: Challenge = stranger.receive(Challenge, PATIENCE_S)
         stranger.send(Proof(role="performer", nonce="0" * 64, mac="0" * 64))
         answer: Refused = stranger.receive(Refused, PATIENCE_S)
@@ -315,7 +315,7 @@ def test_a_stranger_learns_a_version_and_a_random_number(
 def test_a_recorded_proof_does_not_fit_again(listener: RendezvousListener) -> None:
     recorded = recorded_proof(listener)
     with socket.create_connection((HOST, listener.port)) as line:
-        again = Connection(line)
+        again = HandshakeConnection(line)
         again.receive(Challenge, PATIENCE_S)
         again.send(recorded)
         assert again.receive(Refused, PATIENCE_S) == Refused(reason="secret")
@@ -324,7 +324,7 @@ def test_a_recorded_proof_does_not_fit_again(listener: RendezvousListener) -> No
 def recorded_proof(listener: RendezvousListener) -> Proof:
     """What one who listens in sees of a real Performer's call."""
     with socket.create_connection((HOST, listener.port)) as line:
-        real = Connection(line)
+        real = HandshakeConnection(line)
         sent: list[Any] = []
         send = real.send
         real.send = lambda message: (sent.append(message), send(message))[1]  # type: ignore[method-assign]
@@ -335,11 +335,11 @@ def recorded_proof(listener: RendezvousListener) -> Proof:
 def test_a_reflected_challenge_opens_nothing(listener: RendezvousListener) -> None:
     """A false Thinker asks the real one the question that it was asked, and can't use the answer."""
     with socket.create_connection((HOST, listener.port)) as line, socket.create_server((HOST, 0)) as false:
-        real = Connection(line)
+        real = HandshakeConnection(line)
         challenge = real.receive(Challenge, PATIENCE_S)
         with ThreadPoolExecutor(1) as pool:
             calling = pool.submit(joined, HOST, false.getsockname()[1], PARAMS, timeout_s=PATIENCE_S)
-            caller = Connection(false.accept()[0])
+            caller = HandshakeConnection(false.accept()[0])
             caller.send(challenge)
             proof: Proof = caller.receive(Proof, PATIENCE_S)
             caller.send(Welcome(mac=proof.mac))  # what it knows of the secret
@@ -350,7 +350,7 @@ def test_a_reflected_challenge_opens_nothing(listener: RendezvousListener) -> No
 
 def test_what_is_altered_between_the_two_is_noticed() -> None:
     one, other = socket.socketpair()
-    caller, listening = Connection(one), Connection(other)
+    caller, listening = HandshakeConnection(one), HandshakeConnection(other)
     with one, other, ThreadPoolExecutor(1) as pool:
         admitted = pool.submit(listening.admit, SECRET, PATIENCE_S)
         caller.introduce(SECRET, "performer", PATIENCE_S)
@@ -388,7 +388,7 @@ def test_a_performer_that_dies_while_the_link_is_opened_is_followed_by_another(
 ) -> None:
     monkeypatch.setattr("shared.processes.rendezvous._OPENING_S", 0.2)
     with socket.create_connection((HOST, listener.port)) as line:
-        short_lived = Connection(line)
+        short_lived = HandshakeConnection(line)
         short_lived.introduce(SECRET, "performer", PATIENCE_S)
         short_lived.send(link_params("shm"))
     thinker = accept(threads, listener)
@@ -426,7 +426,7 @@ def test_another_version_is_told(threads: ThreadPoolExecutor) -> None:
         performer = join(threads, other.getsockname()[1])
         line, _ = other.accept()
         with line:
-            Connection(line).send(Challenge(version=VERSION + 1, nonce="0" * 64))
+            HandshakeConnection(line).send(Challenge(version=VERSION + 1, nonce="0" * 64))
             with pytest.raises(RendezvousError, match=f"version {VERSION + 1} there and {VERSION} here"):
                 performer.result()
 

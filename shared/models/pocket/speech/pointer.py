@@ -57,6 +57,15 @@ class SpeechTokens:
 
 
 @dataclass(slots=True)
+class _Line:
+    """What is left of a line to be said."""
+
+    text: str
+    typed: bool
+    begun: bool = False
+
+
+@dataclass(slots=True)
 class SpeechPointer:
     """The pointer of one session: phones to come, with the word that each begins, and the one that sounds.
 
@@ -64,7 +73,7 @@ class SpeechPointer:
     costs no more than `PIECE` characters.
     """
 
-    lines: deque[str] = field(default_factory=deque)
+    lines: deque[_Line] = field(default_factory=deque)
     characters: int = 0  # of all `lines`
     waiting: deque[tuple[int, str]] = field(default_factory=deque)
     recent: deque[int] = field(default_factory=lambda: deque([SILENCE] * NEIGHBOURS, NEIGHBOURS))
@@ -76,24 +85,24 @@ class SpeechPointer:
         """Whether something waits to be said, or sounds."""
         return bool(self.lines or self.waiting or self.frames_left)
 
-    def say(self, text: str) -> bool:
-        """Queue a line; False when there is nothing in it to say or too much waits already."""
+    def say(self, text: str, *, typed: bool = False) -> bool:
+        """Queue a line, the user's if `typed`; False when nothing in it can be said or too much waits."""
         if self.characters + len(text) > MAX_WAITING_CHARACTERS or not SPEAKABLE.search(text):
             return False
-        self.lines.append(" ".join(text.split()))
-        self.characters += len(self.lines[-1])
+        self.lines.append(_Line(" ".join(text.split()), typed))
+        self.characters += len(self.lines[-1].text)
         return True
 
     def _next_piece(self) -> str:
         """Take the words of the first line that fit in a piece, and what behind them can't be spoken."""
-        line = self.lines.popleft()
-        piece = textwrap.wrap(line[: 2 * PIECE], PIECE)[0]
-        rest = line[len(piece) :].lstrip()
-        if SPEAKABLE.search(rest):
-            self.lines.appendleft(rest)
-        else:
+        line = self.lines[0]
+        piece = textwrap.wrap(line.text[: 2 * PIECE], PIECE)[0]
+        rest = line.text[len(piece) :].lstrip()
+        if not SPEAKABLE.search(rest):
+            self.lines.popleft()
             rest = ""
-        self.characters -= len(line) - len(rest)
+        self.characters -= len(line.text) - len(rest)
+        line.text, line.begun = rest, True
         return piece
 
     def _spell_next_piece(self) -> None:
@@ -106,13 +115,15 @@ class SpeechPointer:
             self.waiting += [(PHONE_IDS[p], word.text if i == named else "") for i, p in enumerate(phones)]
             silent = False
 
-    def stop(self) -> None:
-        """Drop all that waits; the phone that sounds ends now."""
+    def stop(self) -> tuple[str, ...]:
+        """Drop all that waits; the phone that sounds ends now. Returns typed lines that were not begun."""
+        lost = tuple(line.text for line in self.lines if line.typed and not line.begun)
         self.lines.clear()
         self.characters = 0
         self.waiting.clear()
         self.frames_left = 0
         self.sounding = SILENCE
+        return lost
 
     @torch.no_grad()
     def advance(self, timer: PhoneTimer, generator: torch.Generator) -> SpeechTokens:

@@ -304,6 +304,14 @@ def test_an_interruption_silences_the_speech_tokens_at_once(tiny_family: BuildFa
     assert not any(part.speaking or part.text for part in said[8:])
 
 
+def test_lines_that_an_interruption_drops_are_told(tiny_family: BuildFamily) -> None:
+    observations = with_another_unit(
+        users(30, {0: "this will take a good while to say", 4: "a second line"}), 8, interrupted=True
+    )
+    told = [reply.decision.interrupted for reply in reply_to(tiny_family(), 7, observations)]
+    assert told == [("a second line",) if unit == 8 else () for unit in range(30)]
+
+
 def test_a_line_that_comes_with_the_interruption_is_said(tiny_family: BuildFamily) -> None:
     observations = with_another_unit(
         users(60, {0: "one two three four five six"}), 3, interrupted=True, texts=("stop",)
