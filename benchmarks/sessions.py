@@ -58,8 +58,8 @@ def bench(args: argparse.Namespace, console: Console) -> BenchResult:
         " measured through pipeline, link and Performer, with users in the Thinker's process"
     )
     served_by = (
-        "by the server: those that its admission lets in, which keeps a fifth of a unit free; measured through"
-        " WebSocket clients of one process, on the same cores"
+        "by the server: those that its admission lets in, which keeps a fifth of a unit free; measured"
+        " through WebSocket clients of one process, on the same cores"
     )
     return BenchResult(
         rows=[*rows, served.row()],

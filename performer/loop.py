@@ -109,6 +109,7 @@ class Performer:
         elif header.session not in self.sessions:
             raise SliceError(f"a slice of session {header.session} came before the session began")
         elif header.kind is Kind.END:
+            self._batch.pop(header.session, None)
             self._family.end_state(self.sessions.pop(header.session))
         elif header.kind in (Kind.STATE, Kind.COMMIT):
             state, block = self.sessions[header.session], KVBlock[header.kind.name]

@@ -100,8 +100,8 @@ class Pipeline:
     def close(self, session: RunningSession) -> None:
         """End a session: both sides forget it, and its slot is free at once."""
         self.sessions.remove(session)
+        self.family.end_state(session.state)  # also where the link is full or closed
         self._sender.end(session)
-        self.family.end_state(session.state)
 
     def step(self) -> None:
         """Take what has come, then do the most urgent thing, or wait for the link or the next tick."""

@@ -73,7 +73,7 @@ def run(tiny_family: Family) -> Iterator[Run]:
         pipeline = Pipeline(
             family=family, link=ours, memory=family.allocate(SLOTS), clock=clock,
             wakeup=OneThread(performer, theirs, ours), options=PipelineOptions(slots=SLOTS),
-            timings=Timings(clock, one_host=True), counts=Counts(),
+            timings=Timings(clock, one_host=False), counts=Counts(),
         )  # fmt: skip
         for number in range(1, sessions + 1):
             pipeline.open(

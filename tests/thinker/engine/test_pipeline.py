@@ -38,6 +38,7 @@ class Counter:
 
     def __init__(self) -> None:
         self.batches: list[tuple[str, tuple[int, ...]]] = []
+        self.ended: list[int] = []
 
     def slice_bytes(self, block: KVBlock) -> int:
         return 4
@@ -49,7 +50,7 @@ class Counter:
         return slot
 
     def end_state(self, state: int) -> None:
-        pass
+        self.ended.append(state)
 
     def encode(self, states: list[int], users: list[UserUnit]) -> Tensor:
         self.batches.append(("encode", tuple(states)))
@@ -229,6 +230,14 @@ def test_who_joins_or_leaves_takes_nothing_from_the_others(link: LinkEnd, model:
     assert got == list(range(40))
     assert pipeline.counts.dropped == 0
     assert first.slot == 0
+
+
+def test_a_session_that_is_closed_is_forgotten(link: LinkEnd, model: Counter) -> None:
+    pipeline = pipeline_over(link, model, UnpacedClock(), slots=2, phases=1)
+    sessions, _ = opened_all(pipeline, 2)
+    pipeline.close(sessions[1])
+    assert model.ended[0] == 1, "at its end, not when another takes its slot"
+    assert pipeline.sessions == sessions[:1]
 
 
 def test_a_slot_is_free_as_soon_as_its_session_is_closed(link: LinkEnd, model: Counter) -> None:
