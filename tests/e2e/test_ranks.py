@@ -112,9 +112,7 @@ class Talk:
 
     def _send(self, kind: Kind, session: int, unit: int, flags: Flags, payload: Tensor) -> None:
         self._link.sender.reserve(WITHIN_S)[: payload.nbytes] = payload
-        header = SliceHeader(
-            kind=kind, session=session, epoch=0, unit=unit, flags=flags, payload_bytes=payload.nbytes
-        )
+        header = SliceHeader(kind=kind, session=session, unit=unit, flags=flags, payload_bytes=payload.nbytes)
         self._link.sender.send(header)
 
 
