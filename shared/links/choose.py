@@ -109,13 +109,7 @@ def choose_link(one: Capabilities, other: Capabilities) -> str:
 
 
 def offer_link(link: str, shape: LinkShape, *, own_host: str, device: str) -> Offer:
-    """Prepare the listening side of a chosen link.
-
-    Args:
-        link: What `choose_link` said.
-        shape: Sizes, as this side sees them.
-        own_host: The address that the peer called.
-        device: Where this process computes.
+    """Prepare the listening side of a chosen link; the peer called `own_host`, and this side is on `device`.
 
     Raises:
         LinkUnavailable: something could not be built after all.
@@ -132,15 +126,7 @@ def offer_link(link: str, shape: LinkShape, *, own_host: str, device: str) -> Of
 def join_link(
     link: str, address: str, shape: LinkShape, peer: Peer, timeout_s: float, *, device: str
 ) -> LinkEnd:
-    """Open the joining side of a chosen link to `peer`, which offered `address`.
-
-    Args:
-        link: What the peer chose.
-        address: What it offered.
-        shape: Sizes, as the peer sees them: what both agreed on.
-        peer: The listening side.
-        timeout_s: How long it may take.
-        device: Where this process computes.
+    """Open the joining side, on `device`, of the link that `peer` chose, with its `address` and `shape`.
 
     Raises:
         OSError, RuntimeError: the peer went, or did not answer in time.

@@ -2,7 +2,7 @@
 
 import socket
 from datetime import timedelta
-from typing import Any, Protocol, TypedDict
+from typing import Any, Protocol
 
 import torch.distributed as dist
 from torch import Tensor
@@ -25,7 +25,7 @@ def host_store(listener: socket.socket, timeout_s: float) -> TCPStore:
     """
     host, port = listener.getsockname()[:2]
     # A store that opens its port itself listens to every interface; this one is given a bound socket.
-    return TCPStore(host, port, is_master=True, master_listen_fd=listener.detach(), **_options(timeout_s))
+    return _store(host, port, timeout_s, is_master=True, master_listen_fd=listener.detach())
 
 
 def join_store(host: str, port: int, timeout_s: float) -> TCPStore:
@@ -34,16 +34,11 @@ def join_store(host: str, port: int, timeout_s: float) -> TCPStore:
     Raises:
         RuntimeError: it is not there within `timeout_s` seconds; and later, as above.
     """
-    return TCPStore(host, port, is_master=False, **_options(timeout_s))
+    return _store(host, port, timeout_s, is_master=False)
 
 
-class _Options(TypedDict):
-    timeout: timedelta
-    wait_for_workers: bool
-
-
-def _options(timeout_s: float) -> _Options:
-    return {"timeout": timedelta(seconds=timeout_s), "wait_for_workers": False}
+def _store(host: str, port: int, timeout_s: float, **options: Any) -> TCPStore:
+    return TCPStore(host, port, timeout=timedelta(seconds=timeout_s), wait_for_workers=False, **options)
 
 
 class PointToPointGroup(Protocol):

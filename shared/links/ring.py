@@ -157,28 +157,21 @@ class RingReceiver:
         self._peer = peer
         self._label = f"link from the {peer.name}"
         self._drain = drain
-        self._poller = Poller(self.filenos_of(ready, peer))
+        self._poller = Poller(self.filenos())
         self._next = 0  # of the order
         self._held: int | None = None
         self._closed = False
 
-    @staticmethod
-    def filenos_of(ready: EventSemaphore, peer: Peer) -> tuple[int, int]:
-        """What is readable when a message, or the peer's end, is there."""
-        return ready.fileno(), peer.fileno()
-
     def poll(self) -> LinkMessage | None:
         """See `Receiver.poll`."""
-        self._check_open()
-        assert self._held is None, "the last message was not released"
+        self._check_free()
         if self._ready.take() or (self._peer.gone() and self._take_last()):
             return self._hold()
         return None
 
     def receive(self, timeout_s: float, what: str = A_MESSAGE) -> LinkMessage:
         """See `Receiver.receive`."""
-        self._check_open()
-        assert self._held is None, "the last message was not released"
+        self._check_free()
         if _take(self._ready, self._poller, self._peer, timeout_s) or (
             self._peer.gone() and self._take_last()
         ):
@@ -199,7 +192,7 @@ class RingReceiver:
 
     def filenos(self) -> tuple[int, ...]:
         """See `Receiver.filenos`."""
-        return self.filenos_of(self._ready, self._peer)
+        return self._ready.fileno(), self._peer.fileno()
 
     def close(self) -> None:
         """Refuse further use; the slots are not touched."""
@@ -208,6 +201,10 @@ class RingReceiver:
     def _check_open(self) -> None:
         if self._closed:
             raise LinkClosed(f"{self._label}: this end was closed")
+
+    def _check_free(self) -> None:
+        self._check_open()
+        assert self._held is None, "the last message was not released"
 
     def _take_last(self) -> bool:
         """Take one of the messages that the peer sent before it went."""
