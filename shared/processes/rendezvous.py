@@ -41,7 +41,7 @@ from shared.processes.roles import ProcessRole
 
 _log = logging.getLogger(__name__)
 
-_MESSAGE_S = 1.0  # how long a caller may take for each message
+_MESSAGE_S = 5.0  # how long a caller may take for each message
 _OPENING_S = 10.0  # how long both sides may take to open the chosen link
 _CALL_S = 2.0  # one attempt to connect
 _RETRY_S = 0.1

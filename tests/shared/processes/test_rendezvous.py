@@ -257,8 +257,9 @@ def test_strangers_are_turned_away_and_the_performer_still_comes(
     garbage: bytes,
 ) -> None:
     with socket.create_connection((HOST, listener.port)) as stranger:
-        stranger.sendall(garbage)
-        stranger.shutdown(socket.SHUT_WR)
+        with suppress(OSError):  # who is turned away may be hung up on before it is done
+            stranger.sendall(garbage)
+            stranger.shutdown(socket.SHUT_WR)
         everything_from(stranger)
     thinker = accept(threads, listener)
     performer = join(threads, listener.port)
@@ -285,10 +286,10 @@ def test_who_does_not_know_the_secret_gets_no_link(
     stranger = replace(PARAMS, secret=secret, link="gloo")
     with pytest.raises(RendezvousError, match="rendezvous: the secret is another one there"):
         joined(HOST, listener.port, stranger, timeout_s=PATIENCE_S)
-    assert "it does not know the secret" in caplog.text
     performer = join(threads, listener.port)
     with thinker.result() as thinker_end, performer.result() as performer_end:
         check_it_works(thinker_end, performer_end)
+    assert "it does not know the secret" in caplog.text
 
 
 def test_a_stranger_learns_a_version_and_a_random_number(
