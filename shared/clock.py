@@ -9,7 +9,6 @@ class Wakeup(Protocol):
 
     def wait(self, timeout_s: float | None) -> bool:
         """Block for at most `timeout_s` seconds; True when there is something to look at."""
-        ...
 
 
 class Clock(Protocol):
@@ -20,55 +19,34 @@ class Clock(Protocol):
 
     def now(self) -> float:
         """Seconds; differences are real durations on every clock but the manual one."""
-        ...
-
-    def reached(self, t: float) -> bool:
-        """Whether the moment `t` has come."""
-        ...
 
     def wait_until(self, t: float, wakeup: Wakeup | None = None) -> bool:
         """Wait for the moment `t` or for `wakeup`; True when `t` has come, False when woken before."""
-        ...
 
 
 class MonotonicClock:
-    """Real time."""
+    """Real time: CLOCK_MONOTONIC, which all processes of one host share."""
 
     paced = True
 
     def now(self) -> float:
-        """Seconds of CLOCK_MONOTONIC, which all processes of one host share."""
         return time.monotonic()
 
-    def reached(self, t: float) -> bool:
-        """Whether the moment `t` has come."""
-        return time.monotonic() >= t
-
     def wait_until(self, t: float, wakeup: Wakeup | None = None) -> bool:
-        """Wait for the moment `t` or for `wakeup`; True when `t` has come, False when woken before."""
-        while (left_s := t - time.monotonic()) > 0:
+        while (left_s := t - self.now()) > 0:
             if wakeup is None:
                 time.sleep(left_s)
             elif wakeup.wait(left_s):
-                return self.reached(t)
+                return self.now() >= t
         return True
 
 
-class UnpacedClock:
+class UnpacedClock(MonotonicClock):
     """Real time, but every moment has already come: drives a loop as fast as it can go."""
 
     paced = False
 
-    def now(self) -> float:
-        """Seconds of CLOCK_MONOTONIC, so that stages can still be measured."""
-        return time.monotonic()
-
-    def reached(self, t: float) -> bool:  # noqa: ARG002
-        """Always true."""
-        return True
-
     def wait_until(self, t: float, wakeup: Wakeup | None = None) -> bool:  # noqa: ARG002
-        """Return at once, as if `t` had come."""
         return True
 
 
@@ -81,20 +59,13 @@ class ManualClock:
         self._now = start
 
     def now(self) -> float:
-        """Seconds since the start value."""
         return self._now
 
     def advance(self, seconds: float) -> None:
-        """Move on by `seconds`."""
         self._now += seconds
 
-    def reached(self, t: float) -> bool:
-        """Whether the moment `t` has come."""
-        return self._now >= t
-
     def wait_until(self, t: float, wakeup: Wakeup | None = None) -> bool:
-        """Jump to `t`, unless `wakeup` has something now; True when `t` has come."""
-        if not self.reached(t) and wakeup is not None and wakeup.wait(0.0):
+        if self._now < t and wakeup is not None and wakeup.wait(0.0):
             return False
         self._now = max(self._now, t)
         return True
@@ -133,7 +104,7 @@ class UnitClock:
 
     def due(self, k: int) -> bool:
         """Whether tick `k` has come."""
-        return self.clock.reached(self.deadline(k))
+        return not self.paced or self.clock.now() >= self.deadline(k)
 
     def wait(self, k: int, wakeup: Wakeup | None = None) -> bool:
         """Wait for tick `k` or for `wakeup`; True when the tick has come, False when woken before."""

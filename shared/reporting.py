@@ -3,6 +3,7 @@
 import math
 import threading
 from array import array
+from collections import defaultdict
 
 _FLOOR_S = 1e-6
 _CEILING_S = 1e3
@@ -37,7 +38,8 @@ class Histogram:
         for index, num_values in enumerate(self._bins):
             seen += num_values
             if seen >= rank:
-                return min(_middle_of(index), self.max)
+                middle = _FLOOR_S * _GROWTH ** (index - 0.5) if index else 0.0
+                return min(middle, self.max)
         return 0.0
 
 
@@ -45,49 +47,32 @@ class Stages:
     """One histogram per stage name. Threads may record and read at the same time."""
 
     def __init__(self) -> None:
-        self._histograms: dict[str, Histogram] = {}
+        self._histograms: defaultdict[str, Histogram] = defaultdict(Histogram)
         self._lock = threading.Lock()
 
     def record(self, name: str, seconds: float) -> None:
         """Add one duration of stage `name`, in seconds."""
         with self._lock:
-            histogram = self._histograms.get(name)
-            if histogram is None:
-                histogram = self._histograms[name] = Histogram()
-            histogram.record(seconds)
+            self._histograms[name].record(seconds)
 
     def count(self, name: str) -> int:
         """How many durations of `name` were recorded."""
         with self._lock:
-            histogram = self._histograms.get(name)
-            return 0 if histogram is None else histogram.count
+            return self._histograms[name].count
 
     def percentile_ms(self, name: str, percent: float) -> float:
         """A percentile of stage `name` in milliseconds; 0 when nothing was recorded."""
         with self._lock:
-            histogram = self._histograms.get(name)
-            return 0.0 if histogram is None else 1e3 * histogram.percentile(percent)
+            return 1e3 * self._histograms[name].percentile(percent)
 
     def mean_ms(self, name: str) -> float:
         """The mean of stage `name` in milliseconds, exact; 0 when nothing was recorded."""
         with self._lock:
-            histogram = self._histograms.get(name)
-            return 0.0 if histogram is None else 1e3 * histogram.total / histogram.count
-
-    def summary_ms(self) -> dict[str, dict[str, float]]:
-        """{name: {"p50": ms, "p99": ms}} of every stage, in the order of their first record."""
-        with self._lock:
-            return {
-                name: {"p50": 1e3 * histogram.percentile(50), "p99": 1e3 * histogram.percentile(99)}
-                for name, histogram in self._histograms.items()
-            }
+            histogram = self._histograms[name]
+            return 1e3 * histogram.total / max(histogram.count, 1)
 
 
 def _bin_of(seconds: float) -> int:
     if seconds < _FLOOR_S:
         return 0
     return min(1 + int(math.log(seconds / _FLOOR_S) / _LOG_GROWTH), _NUM_BINS)
-
-
-def _middle_of(index: int) -> float:
-    return 0.0 if index == 0 else float(_FLOOR_S * _GROWTH ** (index - 0.5))

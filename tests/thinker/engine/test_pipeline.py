@@ -288,9 +288,9 @@ class CreepingClock(ManualClock):
         super().__init__()
         self._steps = np.random.default_rng(0)
 
-    def reached(self, t: float) -> bool:
+    def now(self) -> float:
         self.advance(self._steps.uniform(0, 0.04))
-        return super().reached(t)
+        return super().now()
 
 
 @pytest.mark.parametrize("sessions", [1, 3])
