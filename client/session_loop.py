@@ -182,9 +182,9 @@ class SessionLoop:
         await _until(lambda: self._player.empty, within_s=DRAIN_S)
 
     def _note(self, who: str, text: str, unit: int) -> None:
-        conversation = self._summary.conversation
+        conversation, text = self._summary.conversation, text.strip()
         if who == "agent" and not self._turn_over:
-            conversation[-1]["text"] = f"{conversation[-1]['text']}{text}"
+            conversation[-1]["text"] = f"{conversation[-1]['text']} {text}"
         else:
             conversation.append({"who": who, "text": text, "unit": unit})
         self._turn_over = who == "user"

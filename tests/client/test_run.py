@@ -187,8 +187,8 @@ async def test_a_file_talks_and_the_answer_is_recorded(make_media: MakeMedia, tm
         {"who": "user", "text": "and good day", "unit": 0},
         {"who": "agent", "text": "hi never heard", "unit": 1},
         {"who": "user", "text": "count_five", "unit": 2},
-        {"who": "agent", "text": "five ", "unit": 3},
-        {"who": "agent", "text": "six ", "unit": 5},
+        {"who": "agent", "text": "five", "unit": 3},
+        {"who": "agent", "text": "six", "unit": 5},
     ]
     assert summary.first_unit_s is not None
     assert summary.av_skew_ms is not None
