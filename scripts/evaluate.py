@@ -316,7 +316,7 @@ def _content(
 
 
 def _short_form(run: EvaluationRun) -> dict[str, list[EvaluationJob]]:
-    """The jobs of the short form, planned before the long one: its voices are spoken now, or a fault is met."""
+    """The jobs of the short form, planned before the long one: its voices are spoken now, or faults met."""
     from training.evaluation.parts import SHORT  # noqa: PLC0415 - needs the dev packages
 
     return {part.name: part.plan(dataclasses.replace(run.config, counts=SHORT)) for part in run.parts}
