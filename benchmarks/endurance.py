@@ -1,4 +1,4 @@
-"""A long run of the pair, flat out: what a round of units costs and what memory holds, stretch by stretch."""
+"""A long run of the pair, unpaced: what a round of units costs and what memory holds, stretch by stretch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from torch import Tensor
 
-from benchmarks.harness import Performing, Talker, seated
+from benchmarks.harness import ActiveUser, Performing, running_sessions
 from shared.clock import UnpacedClock
 from shared.memory import rss_mb
 from shared.models.family import AgentMedia, Family, UserUnit
@@ -83,9 +83,9 @@ def endure(
     count = max(FEWEST_STRETCHES, units // stretch)
     shortened = _Shortened(family)
     course = Course(sessions=sessions)
-    talkers = [Talker(family) for _ in range(sessions)]
+    active_users = [ActiveUser(family) for _ in range(sessions)]
     whole = cast("Family", shortened)
-    with seated(whole, performer.link, UnpacedClock(), options, talkers) as pipeline:
+    with running_sessions(whole, performer.link, UnpacedClock(), options, active_users) as pipeline:
         for number in range(count):
             shortened.shows = all_media or number % MEDIA_EVERY == STARTED or number in {0, count - 1}
             seconds, memory = [], []

@@ -8,7 +8,7 @@ import dataclasses
 from rich.console import Console
 
 from benchmarks.harness import cut_down, hold, performer_process
-from scripts.bench import BenchResult
+from benchmarks.result import BenchResult
 from shared.chunking import ChunkMode
 from shared.clock import UnpacedClock
 from shared.config import RuntimeConfig, load_config
@@ -17,12 +17,12 @@ from shared.models.layout import KVBlock
 from shared.processes.model import load_model
 from thinker.engine.pipeline import PipelineOptions
 
-# What can't overlap within one session, but for the way back: flat out, latents may lie unread for a while.
+# What can't overlap within one session, but for the way back: unpaced, latents may lie unread for a while.
 LOOP = ("remember", "state", "send", "append", "solve")
 
 
 def bench(args: argparse.Namespace, console: Console) -> BenchResult:
-    """Run both flat out and say what is left of the exchange in the loop."""
+    """Run both unpaced and say what is left of the exchange in the loop."""
     config = cut_down(load_config(args.config), args.layers)
     rows, loops = [], {}
     for chunk_mode in (ChunkMode.PACKED, ChunkMode.LAYERWISE):
@@ -34,7 +34,7 @@ def bench(args: argparse.Namespace, console: Console) -> BenchResult:
         rows=rows,
         ratios={"layerwise_over_packed_loop": loops[ChunkMode.LAYERWISE] / loops[ChunkMode.PACKED]},
         notes=[
-            "means in ms, one session flat out; send: from the end of the pass until the slice is there",
+            "means in ms, one session unpaced; send: from the end of the pass until the slice is there",
             "loop: remember + state + send + append + solve",
         ],
     )

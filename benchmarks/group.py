@@ -18,8 +18,8 @@ from torch import Tensor
 
 from benchmarks.harness import cut_down, spawned
 from benchmarks.planner.weights import weights_read
+from benchmarks.result import BenchResult
 from performer.group import RankGroup, join_leader_store, open_leader_store
-from scripts.bench import BenchResult
 from shared.config import RuntimeConfig, load_config
 from shared.devices import claim_core
 from shared.models.family import Family, Role

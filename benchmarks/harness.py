@@ -44,7 +44,7 @@ SENTENCE_UNITS = 60  # it takes so long to say, and a rest
 WARM_UP_UNITS = 12
 
 
-class Talker:
+class ActiveUser:
     """A user who makes noise, moves, and types a sentence now and then.
 
     Args:
@@ -95,22 +95,22 @@ def pipeline_options(config: RuntimeConfig, sessions: int = 1, phases: int = 1) 
 
 
 @contextmanager
-def seated(
+def running_sessions(
     family: Family,
     link: LinkEnd,
     clock: Clock,
     options: PipelineOptions,
-    talkers: Sequence[Talker],
+    active_users: Sequence[ActiveUser],
 ) -> Iterator[Pipeline]:
     """A pipeline with a session for each user; they end with the context, if it ends well."""
     pipeline = Pipeline(
         family=family, link=link, memory=family.allocate(options.slots), clock=clock, wakeup=link.receiver,
         options=options, timings=Timings(clock, one_host=True), counts=Counts(),
     )  # fmt: skip
-    for number, talker in zip(_session_numbers, talkers, strict=False):
+    for number, active_user in zip(_session_numbers, active_users, strict=False):
         pipeline.open(
             RunningSession(
-                number=number, seed=number, source=talker, on_unit=lambda _: None,
+                number=number, seed=number, source=active_user, on_unit=lambda _: None,
                 clock=pipeline.unit_clock(),
             )
         )  # fmt: skip
@@ -137,7 +137,9 @@ def hold(
 ) -> Measured:
     """Hold so many sessions through the pair for so many units each, after a warm-up."""
     measured = Measured(clock, one_host=True)
-    with seated(family, link, clock, options, [Talker(family) for _ in range(sessions)]) as pipeline:
+    with running_sessions(
+        family, link, clock, options, [ActiveUser(family) for _ in range(sessions)]
+    ) as pipeline:
         while pipeline.counts.emitted < warm_up_units(units, sessions) * sessions:
             pipeline.step()
         when_warm()
@@ -159,8 +161,8 @@ def one_process(
     family: Family, units: int, sessions: int = 1, when_warm: Callable[[], None] = lambda: None
 ) -> float:
     """Milliseconds in which one process moves all sessions on by a unit, batched."""
-    talkers = [Talker(family) for _ in range(sessions)]
-    users = ([talker.take() for talker in talkers] for _ in itertools.count())
+    active_users = [ActiveUser(family) for _ in range(sessions)]
+    users = ([active_user.take() for active_user in active_users] for _ in itertools.count())
     replies = replies_to(family, [1] * sessions, users)
     for _ in range(warm_up_units(units, sessions)):
         next(replies)

@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.progress import Progress
 
 from benchmarks.endurance import Course, Stretch, endure
-from benchmarks.harness import Performing, Talker, performing, pipeline_options, seated
-from scripts.bench import BenchResult
+from benchmarks.harness import ActiveUser, Performing, performing, pipeline_options, running_sessions
+from benchmarks.result import BenchResult
 from shared.clock import UnpacedClock
 from shared.config import RuntimeConfig, load_config
 from shared.devices import claim_core
@@ -123,8 +123,8 @@ def _unit_costs(
     family: Family, performer: Performing, config: RuntimeConfig, units: int, first: int
 ) -> list[float]:
     """Seconds between one unit and the next of a session that begins at unit `first`."""
-    options, talkers = pipeline_options(config), [Talker(family)]
-    with seated(family, performer.link, UnpacedClock(), options, talkers) as pipeline:
+    options, active_users = pipeline_options(config), [ActiveUser(family)]
+    with running_sessions(family, performer.link, UnpacedClock(), options, active_users) as pipeline:
         pipeline.sessions[0].unit = first
         moments: list[float] = []
         while len(moments) <= units:

@@ -26,7 +26,7 @@ MEMORY = "memory"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Work:
-    """Sessions that run flat out, so many units each."""
+    """Sessions that run unpaced, so many units each."""
 
     units: int
     sessions: int = 1

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from rich.console import Console
 
 from benchmarks.layout_workers import Memory, Work, Worker, serve_one_process, serve_pair
-from scripts.bench import BenchResult
+from benchmarks.result import BenchResult
 from shared.config import load_config
 
 SESSIONS = (2, 4, 8)
@@ -55,7 +55,7 @@ def bench(args: argparse.Namespace, console: Console) -> BenchResult:
         rows=[row for group in rows for row in group] + _memory_rows(memory[pair.name], memory[single.name]),
         ratios=_ratios(alone, many, memory[single.name]),
         notes=[
-            f"units a second of all sessions together, flat out; the best of {min(REPEATS, args.units)} runs",
+            f"units a second of all sessions together, unpaced; the best of {min(REPEATS, args.units)} runs",
             "pair over two replicas: each with the number of sessions, and of phases, that suits it best",
             "weights per device: the mean of the two devices, and the fuller one",
         ],

@@ -16,7 +16,7 @@ from rich.console import Console
 from torch import Tensor
 
 from benchmarks.harness import spawned
-from scripts.bench import BenchResult
+from benchmarks.result import BenchResult
 from shared.links.base import LinkEnd, LinkShape
 from shared.links.choose import missing
 from shared.processes.rendezvous import HandshakeParams, RendezvousListener, accept_peers, join_peer

@@ -8,7 +8,7 @@ import dataclasses
 from rich.console import Console
 
 from benchmarks.harness import Measured, hold, one_process, performer_process
-from scripts.bench import BenchResult
+from benchmarks.result import BenchResult
 from shared.chunking import ChunkMode
 from shared.clock import Clock, MonotonicClock, UnpacedClock
 from shared.config import load_config
@@ -38,7 +38,7 @@ def bench(args: argparse.Namespace, console: Console) -> BenchResult:
         eager = run(MonotonicClock(), Pacing.EAGER)
         boundary = run(MonotonicClock(), Pacing.BOUNDARY)
         one = one_process(family, args.units)
-    runs = {"flat out": flat, "eager, 160 ms": eager, "boundary, 160 ms": boundary}
+    runs = {"unpaced": flat, "eager, 160 ms": eager, "boundary, 160 ms": boundary}
     rows: list[dict[str, str | float]] = []
     for name in (*STAGES, "solve_plus_exchange", "loop", "model_side", "unit_interval"):
         row: dict[str, str | float] = {"ms": name}
@@ -47,7 +47,7 @@ def bench(args: argparse.Namespace, console: Console) -> BenchResult:
         rows.append(row)
     interval = flat.round_ms
     busy = flat.busy_ms()
-    # Flat out, latents may lie unread while the Thinker is busy; that must not loosen the bound. So the way
+    # Unpaced, latents may lie unread while the Thinker is busy; that must not loosen the bound. So the way
     # back is taken from the run on the clock, where the Thinker waits for them.
     loop = sum((eager if name == "return" else flat).stages.mean_ms(name) for name in LOOP)
     limits = {f"{name} busy": ms for name, ms in busy.items()} | {"loop": loop}
@@ -63,7 +63,7 @@ def bench(args: argparse.Namespace, console: Console) -> BenchResult:
             / eager.stages.percentile_ms("model_side", 50),
         },
         notes=[
-            f"flat out: {interval:.2f} ms a unit, one process: {one:.2f}",
+            f"unpaced: {interval:.2f} ms a unit, one process: {one:.2f}",
             f"bound {bound:.2f} = max of {', '.join(f'{name} {ms:.2f}' for name, ms in limits.items())}",
         ],
     )

@@ -9,16 +9,16 @@ from rich.console import Console
 
 from benchmarks.planner.compare import Comparison, compare
 from benchmarks.planner.layouts import ONE_PROCESS, PAIR, Cell
-from benchmarks.planner.load import Load
 from benchmarks.planner.plan import Plan, Prediction, plan, predict
 from benchmarks.planner.profile import Profile, read_profile
-from scripts.bench import BenchResult
+from benchmarks.planner.workload import Workload
+from benchmarks.result import BenchResult
 from shared.errors import ConfigError
 
 LEGEND = """\
 layouts: T Thinker, P Performer (ranks), D decoder shard; on: so many devices
-one session: ms/unit flat out; model-side p50 in real time
-as many as are held in real time: units/s flat out; p99 model-side; MB of the fullest device; nearest limit"""
+one session: ms/unit unpaced; model-side p50 in real time
+as many as are held in real time: units/s unpaced; p99 model-side; MB of the fullest device; nearest limit"""
 
 
 def bench(args: argparse.Namespace, console: Console) -> BenchResult:
@@ -82,8 +82,7 @@ def _split_or_not(profile: Profile, devices: int, units: int) -> dict[str, float
 def _winners(found: Plan) -> list[str]:
     rate, lowest, most = found.highest_rate, found.lowest_latency, found.most_sessions
     interval, lines = rate.alone_flat.interval_ms, [LEGEND]
-    how = " (the Performer remembers)" * rate.alone_load.performer_remembers
-    lines += [f"highest rate of one session: {_on(rate.cell, 1)}, {interval:.1f} ms{how}, {rate.bound_alone}"]
+    lines += [f"highest rate of one session: {_on(rate.cell, 1)}, {interval:.1f} ms, {rate.bound_alone}"]
     if lowest is None or most is None or most.full is None:
         return [*lines, "no layout holds even one session in real time"]
     latency, way = most.full.latency_p50_ms, most.load
@@ -94,15 +93,14 @@ def _winners(found: Plan) -> list[str]:
 
 def _beside(compared: Comparison) -> str:
     return (
-        f"{compared.layout}, {compared.sessions} flat out: predicted {compared.predicted:.1f} units/s, "
+        f"{compared.layout}, {compared.sessions} unpaced: predicted {compared.predicted:.1f} units/s, "
         f"measured {compared.measured:.1f} ({compared.error:+.0%})"
     )
 
 
-def _how(load: Load) -> str:
+def _how(load: Workload) -> str:
     """The settings of a run."""
-    phases = f"{load.phases} phase{'s' if load.phases > 1 else ''}"
-    return f"{phases}, the Performer remembers" if load.performer_remembers else phases
+    return f"{load.phases} phase{'s' if load.phases > 1 else ''}"
 
 
 def _on(cell: Cell, copies: int) -> str:

@@ -12,10 +12,10 @@ from multiprocessing.synchronize import Event
 from rich.console import Console
 
 from benchmarks.harness import hold, performer_process, spawned
-from benchmarks.planner.load import STAGES
 from benchmarks.planner.measure import WARM_UP_UNITS, Batch, weight_bytes
-from benchmarks.planner.profile import Curve, Exchange, Profile, Sizes, Stage, Stages
-from scripts.bench import BenchResult
+from benchmarks.planner.profile import Curve, ExchangeCost, Profile, Sizes, StageCost, StageCosts
+from benchmarks.planner.workload import STAGES
+from benchmarks.result import BenchResult
 from shared.clock import MonotonicClock
 from shared.config import RuntimeConfig, load_config
 from shared.devices import describe
@@ -41,7 +41,7 @@ def bench(args: argparse.Namespace, console: Console) -> BenchResult:
         model=config.name,
         machine=", ".join(f"{key} {value}" for key, value in describe().items()),
         unit_ms=family.media.unit_ms,
-        stages=Stages(**stages),
+        stages=StageCosts(**stages),
         exchange=_exchange(config, family, stages["pack"].at(1), min(args.units, EXCHANGED_UNITS)),
         sizes=_sizes(family),
         slow_down=((1, 1.0), (2, _slow_down(config, family, args.units))),
@@ -73,17 +73,17 @@ def _rounds(units: int) -> int:
     return max(2, min(MOST_ROUNDS, units))
 
 
-def _stage(batches: list[Batch], name: str) -> Stage:
+def _stage(batches: list[Batch], name: str) -> StageCost:
     """More sessions never cost less; where that was measured it was by chance."""
     points: list[tuple[int, float]] = []
     for batch in batches:
         ms = max(batch.median_ms(name), points[-1][1] if points else 0.0)
         points.append((batch.sessions, round(ms, 4)))
     curve: Curve = tuple(points)
-    return Stage(ms=curve, spread=batches[0].spread(name))
+    return StageCost(ms=curve, spread=batches[0].spread(name))
 
 
-def _exchange(config: RuntimeConfig, family: Family, pack_ms: float, units: int) -> Exchange:
+def _exchange(config: RuntimeConfig, family: Family, pack_ms: float, units: int) -> ExchangeCost:
     """From a pair on the clock: how long a message is on its way while neither side works on it.
 
     Through memory of one host that does not depend on its size: what copying takes is in `pack` and `append`.
@@ -92,7 +92,7 @@ def _exchange(config: RuntimeConfig, family: Family, pack_ms: float, units: int)
         timings = hold(family, link, MonotonicClock(), PipelineOptions(), units=units)
     there_ms = timings.stages.percentile_ms("send", 50) - pack_ms
     back_ms = timings.stages.percentile_ms("return", 50)
-    return Exchange(fixed_us=round(1e3 * max(0.0, there_ms + back_ms) / 2, 1), us_per_mb=0.0)
+    return ExchangeCost(fixed_us=round(1e3 * max(0.0, there_ms + back_ms) / 2, 1), us_per_mb=0.0)
 
 
 def _sizes(family: Family) -> Sizes:

@@ -6,7 +6,7 @@ import random
 import time
 from dataclasses import dataclass
 
-from benchmarks.harness import Talker, seated
+from benchmarks.harness import ActiveUser, running_sessions
 from shared.clock import MonotonicClock
 from shared.links.base import LinkEnd
 from shared.models.family import Family
@@ -40,8 +40,10 @@ def hold_in_real_time(
 ) -> Held:
     """Hold sessions that begin at random moments for so many seconds, or until that is hopeless."""
     moments, now = random.Random(seed), time.monotonic()  # noqa: S311 - nothing secret
-    talkers = [Talker(family, arrives_at=now + moments.uniform(0, ARRIVE_WITHIN_S)) for _ in range(sessions)]
-    with seated(family, link, MonotonicClock(), options, talkers) as pipeline:
+    active_users = [
+        ActiveUser(family, arrives_at=now + moments.uniform(0, ARRIVE_WITHIN_S)) for _ in range(sessions)
+    ]
+    with running_sessions(family, link, MonotonicClock(), options, active_users) as pipeline:
         warm_until = now + 2 * ARRIVE_WITHIN_S
         while time.monotonic() < warm_until:
             pipeline.step()

@@ -15,8 +15,8 @@ from rich.console import Console
 from benchmarks.harness import hold, performer_process, pipeline_options
 from benchmarks.planner.measure import WARM_UP_UNITS, Batch
 from benchmarks.real_time import Held, hold_in_real_time
+from benchmarks.result import BenchResult
 from benchmarks.served import serve_clients
-from scripts.bench import BenchResult
 from shared.clock import UnpacedClock
 from shared.config import RuntimeConfig, load_config
 from shared.devices import claim_core
@@ -53,17 +53,27 @@ def bench(args: argparse.Namespace, console: Console) -> BenchResult:
         dataclasses.replace(config, phases=best, sessions=held[best] + 2), clients=held[best] + 2,
         seconds=args.seconds,
     )  # fmt: skip
+    held_by = (
+        f"held: under {LATE:.0%} of units late or given up for {args.seconds} s, most with {_phases(best)};"
+        " measured through pipeline, link and Performer, with users in the Thinker's process"
+    )
+    served_by = (
+        "by the server: those that its admission lets in, which keeps a fifth of a unit free; measured through"
+        " WebSocket clients of one process, on the same cores"
+    )
     return BenchResult(
         rows=[*rows, served.row()],
         ratios={
             "solve_4_slots_over_1": stages["solve"][4] / stages["solve"][1],
             "sessions_held": held[best],
             "sessions_held_by_server": served.running if served.late < LATE else None,
+            "model_side_p50_ms_of_sessions_held": _latency_ms(tried[best], held[best], 50),
+            "model_side_p99_ms_of_sessions_held": _latency_ms(tried[best], held[best], 99),
         },
         notes=[
             "batches: ms, the median, of one process; sessions: late units have no latents at the next tick",
-            f"held: under {LATE:.0%} late for {args.seconds} s; most of them with {_phases(best)}",
-            "the server lets in as many as leave a fifth of a unit free; its clients are one process",
+            held_by,
+            served_by,
         ],
     )
 
@@ -121,7 +131,7 @@ def in_real_time(
 
         for phases in PHASES:
             first = min(TRIED, MOST_SESSIONS)
-            for _ in range(2):  # what a few sessions take flat out says where to begin
+            for _ in range(2):  # what a few sessions take unpaced says where to begin
                 first = _guess(family, link, pipeline_options(config, first, phases))
             found[phases] = search(partial(held, phases=phases), first, MOST_SESSIONS)
             console.print(f"{_phases(phases)}: {_most(found[phases])} sessions are held")
@@ -156,6 +166,12 @@ def search(held: Callable[[int], Held], first: int, most: int) -> list[Held]:
         else:
             number = (good + bad) // 2
     return tried
+
+
+def _latency_ms(tried: list[Held], sessions: int, percent: float) -> float | None:
+    """Model-side latency with so many sessions."""
+    found = [each.timings.stages for each in tried if each.sessions == sessions]
+    return found[0].percentile_ms("model_side", percent) if found else None
 
 
 def _most(tried: list[Held]) -> int:

@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import itertools
 import logging
 import math
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
+from benchmarks.result import BenchResult, machine, show
 from scripts.arguments import add_config_argument
 from scripts.output import check_target, write_json
 from shared.config import load_config
-from shared.devices import claim_core, describe, settle_threads
+from shared.devices import settle_threads
 
 BENCHES = {
-    "exchange": "slices packed or layer by layer, and which process remembers",
+    "exchange": "slices packed or layer by layer",
     "group": "two Performer ranks that share the model beside one",
     "history": "hours of units: memory, and what a unit costs at the end and where the cache wraps",
     "links": "messages between two processes over each link, beside two plain copies; cores idle and busy",
     "layouts": "the pair beside one process, and beside two replicas, on the same cores; and their memory",
-    "pair": "the two processes flat out and on the clock, beside the same work in one process",
+    "pair": "the two processes unpaced and on the clock, beside the same work in one process",
     "plan": "the best split of --devices, predicted from a --profile",
     "profile": "what each stage costs, by the number of sessions; --json writes a profile for plan",
     "sessions": "what batches cost, and how many sessions a pair holds in real time, with and without server",
@@ -33,19 +31,6 @@ BENCHES = {
 
 
 WIDTH = 160  # of what is not printed to a terminal
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BenchResult:
-    """Rows of named figures, and the ratios that checks read (None with a reason among the notes).
-
-    `extra` is what else the JSON holds.
-    """
-
-    rows: list[dict[str, str | float]]
-    ratios: dict[str, float | None]
-    notes: list[str]
-    extra: dict[str, object] = field(default_factory=dict)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -120,27 +105,3 @@ def run(args: argparse.Namespace) -> int:
         write_json(args.json, content)
         console.print(f"wrote {args.json}")
     return 0
-
-
-def machine(pin: str = "off") -> dict[str, str | int]:
-    """What the figures were measured on, for processes that are pinned like this."""
-    with claim_core("bench", pin) as core:
-        each = "none" if core is None else "a core each"
-    return describe(f"{each} ({pin})" if pin == "auto" else each)
-
-
-def show(console: Console, result: BenchResult) -> None:
-    """Print rows as tables, one for those with the same columns, then the ratios."""
-    for columns, rows in itertools.groupby(result.rows, key=tuple):
-        table = Table(*columns)
-        for row in rows:
-            table.add_row(*(_cell(row[column]) for column in columns))
-        console.print(table)
-    for name, ratio in result.ratios.items():
-        console.print(f"{name:<32} {'-' if ratio is None else f'{ratio:.3f}'}")
-    for note in result.notes:
-        console.print(note)
-
-
-def _cell(value: str | float) -> str:
-    return f"{value:.2f}" if isinstance(value, float) else str(value)

@@ -18,8 +18,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from benchmarks.result import machine
 from scripts.arguments import add_config_argument, seed_number
-from scripts.bench import machine, positive
+from scripts.bench import positive
 from scripts.output import check_target, write_json
 from shared.devices import check_device
 from shared.errors import ConfigError, RuntimeFault

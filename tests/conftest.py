@@ -25,12 +25,12 @@ from shared.processes.secret import SECRET_VARIABLE
 
 ROOT = Path(__file__).resolve().parents[1]
 MARK = "THINKER_PERFORMER_TEST"
-SECRET = "of these tests and nobody else"  # of all processes that they start
+SECRET = "of these tests and no one else"  # of all processes that they start
 SHARED_MEMORY = Path("/dev/shm")
-PATIENCE_S = 90.0  # much more than anything takes, also on a busy machine
+TIMEOUT_S = 90.0  # much more than anything takes, also on a busy machine
 
 
-def until(condition: Callable[[], object], what: str, within_s: float = PATIENCE_S) -> None:
+def until(condition: Callable[[], object], what: str, within_s: float = TIMEOUT_S) -> None:
     """Wait until `condition()` is true."""
     deadline = time.monotonic() + within_s
     while not condition():
@@ -67,7 +67,7 @@ class Command:
 
     def wait(self) -> int:
         """Wait for its end; the exit code."""
-        return self.process.wait(PATIENCE_S)
+        return self.process.wait(TIMEOUT_S)
 
 
 def _own_terminal() -> None:
@@ -173,7 +173,7 @@ class Group:
         return {name for name in lasting if not name.startswith(own)}
 
     def left_files(self) -> list[Path]:
-        """New files in /tmp (which is a folder of its own for the group) and /dev/shm that nobody holds."""
+        """New files in /tmp (a folder of its own for the group) and /dev/shm that no process holds."""
         new = set(SHARED_MEMORY.iterdir()) - self._shared_before
         # JACK's library, which PortAudio asks for sound devices, keeps a data base of its own there.
         new = {path for path in new if not path.name.startswith("jack")}
@@ -190,7 +190,7 @@ class Group:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         for command in self._commands:
-            command.process.wait(PATIENCE_S)
+            command.process.wait(TIMEOUT_S)
             if isinstance(command, TerminalCommand):
                 command.close_terminal()
 
@@ -230,7 +230,7 @@ def group(groups: Groups) -> Iterator[Group]:
 
 @pytest.fixture(scope="session")
 def eventually() -> Callable[..., None]:
-    """`eventually(condition, what)` waits with patience."""
+    """`eventually(condition, what)` waits until it holds."""
     return until
 
 

@@ -1,6 +1,9 @@
-"""Which package may import which: docs/architecture.md, "Where things live"."""
+"""Which package may import which (docs/architecture.md, "Where things live"), and what classes are called."""
 
 import ast
+import subprocess
+import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -62,3 +65,37 @@ def test_one_package_knows_accelerators() -> None:
     naming = {path for path in files if ACCELERATORS & set(named(path))}
     assert {path.parent for path in naming} == {devices}
     assert not [path for path in files if "intel_extension_for_pytorch" in set(imported(path))]
+
+
+# What a Performer alone on a CPU, linked over shm or gloo, has no use for.
+FENCED = {
+    "performer.broadcast", "performer.group", "shared.devices.accelerator", "shared.devices.ipex",
+    "shared.links.collective.ccl.group", "shared.links.collective.ccl.library",
+    "shared.links.collective.device_transport", "shared.links.collective.ready_to_receive",
+}  # fmt: skip
+PLAIN = """
+import sys
+import performer.process, thinker.engine.engine
+from shared.devices import open_device
+from shared.links.choose import available_links, check_link
+open_device("cpu"), available_links("cpu"), check_link("shm"), check_link("gloo")
+print(*sys.modules, sep="\\n")
+"""
+
+
+def test_who_uses_no_accelerator_no_ranks_and_no_collective_library_never_imports_them() -> None:
+    for module in FENCED:
+        assert (ROOT / f"{module.replace('.', '/')}.py").exists(), module
+    ran = subprocess.run([sys.executable, "-c", PLAIN], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert not FENCED & set(ran.stdout.split())
+
+
+def test_no_public_class_name_is_defined_in_two_runtime_modules() -> None:
+    modules = defaultdict(set)
+    for package in (*MAY_IMPORT, "benchmarks", "scripts"):
+        for path in (ROOT / package).rglob("*.py"):
+            for node in ast.parse(path.read_text(encoding="utf-8")).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    modules[node.name].add(str(path.relative_to(ROOT)))
+    twice = {name: sorted(paths) for name, paths in modules.items() if len(paths) > 1}
+    assert not twice

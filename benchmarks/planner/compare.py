@@ -1,4 +1,4 @@
-"""Predictions beside what `bench layouts --json` measured: both are units a second of sessions flat out."""
+"""Predictions beside what `bench layouts --json` measured: both are units a second of sessions unpaced."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.planner.layouts import ONE_PROCESS, PAIR, Cell
-from benchmarks.planner.load import Load
 from benchmarks.planner.profile import Profile
 from benchmarks.planner.simulate import simulate
+from benchmarks.planner.workload import Workload
 from shared.errors import ConfigError
 
 PAIR_NAME = re.compile(r"pair(?:, (\d+) phases?)?")
@@ -55,7 +55,9 @@ def _compared(profile: Profile, rows: list[dict[str, Any]], units: int) -> Itera
         if known is not None:
             cell, copies, phases = known
             sessions = int(row["sessions"])
-            load = Load(sessions=sessions // copies, phases=phases, units=units, unpaced=True, copies=copies)
+            load = Workload(
+                sessions=sessions // copies, phases=phases, units=units, unpaced=True, copies=copies
+            )
             yield Comparison(
                 layout=row["layout"], sessions=sessions, measured=float(row["units/s"]),
                 predicted=copies * simulate(profile, cell, load).units_per_s,

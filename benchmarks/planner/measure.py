@@ -10,9 +10,9 @@ from statistics import quantiles
 import torch
 from torch import Tensor
 
-from benchmarks.harness import Talker
-from benchmarks.planner.load import STAGES
+from benchmarks.harness import ActiveUser
 from benchmarks.planner.weights import Read, weights_read
+from benchmarks.planner.workload import STAGES
 from shared.models.family import Family
 from shared.models.layout import KVBlock
 
@@ -37,13 +37,13 @@ class Batch:
         slots = range(sessions)
         self.states = [family.init_state(thinker, slot, 1 + slot) for slot in slots]
         self.replicas = [family.init_state(performer, slot, 1 + slot) for slot in slots]
-        self._talkers = [Talker(family) for _ in slots]
+        self._active_users = [ActiveUser(family) for _ in slots]
         self._slices = {
             block: [torch.zeros(family.slice_bytes(block), dtype=torch.uint8) for _ in slots]
             for block in KVBlock
         }
         self._unit = 0
-        self._users = [talker.take() for talker in self._talkers]
+        self._users = [active_user.take() for active_user in self._active_users]
         self._tokens = torch.empty(0)
         self._latents: list[Tensor] = []
 
@@ -89,7 +89,7 @@ class Batch:
         return [self._unit] * self.sessions
 
     def _encode(self) -> None:
-        self._users = [talker.take() for talker in self._talkers]
+        self._users = [active_user.take() for active_user in self._active_users]
         self._tokens = self._family.encode(self.states, self._users)
 
     def _state_pass(self) -> None:

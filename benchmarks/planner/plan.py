@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 
 from benchmarks.planner.layouts import Cell, cells
-from benchmarks.planner.load import Load, Outcome, shares
 from benchmarks.planner.profile import Profile
 from benchmarks.planner.simulate import simulate
+from benchmarks.planner.workload import Outcome, Workload, shares
 
 LATE_SHARE = 0.01  # fewer late units than this is real time
 PHASES = (1, 2, 3, 4, 6, 8)
@@ -23,16 +22,16 @@ class Prediction:
     """What copies of a cell do: with one session alone, and with as many as are held in real time.
 
     `alone_load` is the better way for one session, `load` the largest that each copy holds, `full` what comes
-    of that (None where one session is too much), `flat` the same flat out. The bounds say what is nearest to
-    its limit, alone flat out and with all.
+    of that (None where one session is too much), `flat` the same unpaced. The bounds say what is nearest to
+    its limit, alone unpaced and with all.
     """
 
     cell: Cell
     copies: int
-    alone_load: Load
+    alone_load: Workload
     alone: Outcome
     alone_flat: Outcome
-    load: Load
+    load: Workload
     full: Outcome | None
     flat: Outcome
     memory_bytes: int
@@ -61,7 +60,7 @@ class Prediction:
 
     @property
     def units_per_s(self) -> float:
-        """Of all sessions, flat out."""
+        """Of all sessions, unpaced."""
         return self.copies * self.flat.units_per_s
 
 
@@ -98,13 +97,10 @@ def plan(profile: Profile, devices: int, units: int = 120) -> Plan:
 
 def predict(profile: Profile, cell: Cell, copies: int, units: int = 120) -> Prediction:
     """Predict the best that up to so many copies of a cell can do."""
-    alone = Load(units=units)
-    if not cell.one_process:
-        ways = [alone, replace(alone, performer_remembers=True)]
-        alone = min(ways, key=lambda way: simulate(profile, cell, replace(way, unpaced=True)).interval_ms)
+    alone = Workload(units=units)
     # Where devices slow each other down, fewer copies may serve as many.
     counts: Iterable[int] = range(1, copies + 1) if len(profile.slow_down) > 1 else (copies,)
-    found = [largest_load(profile, cell, Load(copies=count, units=units)) for count in counts]
+    found = [largest_load(profile, cell, Workload(copies=count, units=units)) for count in counts]
     load, full = max(found, key=lambda each: each[0].copies * each[0].sessions * (each[1] is not None))
     flat = simulate(profile, cell, replace(alone, unpaced=True))
     return Prediction(
@@ -116,20 +112,20 @@ def predict(profile: Profile, cell: Cell, copies: int, units: int = 120) -> Pred
     )  # fmt: skip
 
 
-def largest_load(profile: Profile, cell: Cell, load: Load) -> tuple[Load, Outcome | None]:
+def largest_load(profile: Profile, cell: Cell, load: Workload) -> tuple[Workload, Outcome | None]:
     """The most sessions that are held in real time, in the way of the lowest latency, and what comes of it.
 
     None where one session is too much.
     """
-    tried: dict[Load, Outcome] = {}
+    tried: dict[Workload, Outcome] = {}
 
-    def held(way: Load, sessions: int) -> bool:
+    def held(way: Workload, sessions: int) -> bool:
         load = replace(way, sessions=sessions)
         if load not in tried:
             tried[load] = simulate(profile, cell, load)
         return tried[load].late < LATE_SHARE
 
-    limits = {way: _possible(profile, cell, way) for way in _ways(cell, load)}
+    limits = {way: _possible(profile, cell, way) for way in _ways(load)}
     best = 0
     for way, limit in limits.items():
         best = _last_from_above(best, limit, partial(held, way))
@@ -141,13 +137,9 @@ def largest_load(profile: Profile, cell: Cell, load: Load) -> tuple[Load, Outcom
     return chosen, tried[chosen]
 
 
-def _ways(cell: Cell, load: Load) -> list[Load]:
-    """Numbers of phases and, where there is a split, who remembers."""
-    performer = (False,) if cell.one_process else (False, True)
-    return [
-        replace(load, phases=phases, performer_remembers=remembers)
-        for phases, remembers in itertools.product(PHASES, performer)
-    ]
+def _ways(load: Workload) -> list[Workload]:
+    """Numbers of phases."""
+    return [replace(load, phases=phases) for phases in PHASES]
 
 
 def _best_of_kinds(profile: Profile, devices: int, units: int) -> list[Prediction]:
@@ -155,7 +147,7 @@ def _best_of_kinds(profile: Profile, devices: int, units: int) -> list[Predictio
 
     def hoped_for(cell: Cell) -> int:
         copies = devices // cell.devices
-        return copies * max(_possible(profile, cell, way) for way in _ways(cell, Load()))
+        return copies * max(_possible(profile, cell, way) for way in _ways(Workload()))
 
     found: list[Prediction] = []
     most: dict[str, int] = {}
@@ -166,7 +158,7 @@ def _best_of_kinds(profile: Profile, devices: int, units: int) -> list[Predictio
     return found
 
 
-def _possible(profile: Profile, cell: Cell, way: Load) -> int:
+def _possible(profile: Profile, cell: Cell, way: Workload) -> int:
     """No more sessions than these are held: for memory, or for time even if all went perfectly."""
     room = profile.sizes.device_bytes
 
@@ -195,17 +187,17 @@ def _last_from_above(good: int, limit: int, test: Callable[[int], bool]) -> int:
     return good
 
 
-def _bound_alone(profile: Profile, cell: Cell, load: Load, flat: Outcome) -> str:
+def _bound_alone(profile: Profile, cell: Cell, load: Workload, flat: Outcome) -> str:
     name, share = max(shares(profile, cell, load).items(), key=lambda item: item[1])
     return f"{name} {share * profile.unit_ms / flat.interval_ms:.0%}"
 
 
-def _bound(profile: Profile, cell: Cell, load: Load, full: Outcome | None) -> str:
+def _bound(profile: Profile, cell: Cell, load: Workload, full: Outcome | None) -> str:
     """What would first be too much with another session, and its share now."""
     if full is None:
         return "one session is too much"
 
-    def taken(load: Load) -> dict[str, float]:
+    def taken(load: Workload) -> dict[str, float]:
         found = shares(profile, cell, load)
         if profile.sizes.device_bytes:
             found["memory"] = cell.memory_bytes(profile, load.sessions) / profile.sizes.device_bytes

@@ -19,7 +19,7 @@ NONE: Curve = ((1, 1.0),)  # a factor that is not known
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Stage:
+class StageCost:
     """Cost of one stage: ms (p50) by the number of sessions in a batch.
 
     `spread`, of one session: [[percentile, it ÷ p50], ...].
@@ -57,20 +57,20 @@ class Stage:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Stages:
+class StageCosts:
     """The stages of a unit. `pack` and `append` are those of one slice; every unit has two of them."""
 
-    encode: Stage
-    state: Stage
-    pack: Stage
-    append: Stage
-    solve: Stage
-    decode: Stage
-    remember: Stage
+    encode: StageCost
+    state: StageCost
+    pack: StageCost
+    append: StageCost
+    solve: StageCost
+    decode: StageCost
+    remember: StageCost
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Exchange:
+class ExchangeCost:
     """Time from a packed message to its sight at the other side, in which neither side works."""
 
     fixed_us: float
@@ -120,8 +120,8 @@ class Profile:
     model: str
     machine: str
     unit_ms: float
-    stages: Stages
-    exchange: Exchange
+    stages: StageCosts
+    exchange: ExchangeCost
     sizes: Sizes
     rank_speed_up: Curve = NONE
     decode_speed_up: Curve = NONE

@@ -1,8 +1,8 @@
 """Discrete-event simulation of one cell of devices that serves some sessions; times in ms.
 
-The sessions of a phase are a *group*: their work is done as one batch. A group has at most one unit at the
-Performer. A Thinker chooses among its groups as the real one does, Performers and decoder shards take what
-comes first. One process does a group's unit from end to end, then the next that is due.
+A Thinker chooses what to do next with the real scheduler (`thinker.engine.scheduler`), over real session
+records on simulated time; only what stages and messages cost is pretended. Performers and decoder shards take
+what comes first. One process does a group's unit from end to end, then the next that is due.
 """
 
 from __future__ import annotations
@@ -10,23 +10,31 @@ from __future__ import annotations
 import math
 import random
 
-from benchmarks.planner.group import Device, Group, Job, Solved
 from benchmarks.planner.layouts import Cell
-from benchmarks.planner.load import STAGES, Load, Outcome, group_sizes, stage_costs
 from benchmarks.planner.profile import Profile
+from benchmarks.planner.simulated import (
+    PhaseGroup,
+    SimulatedDevice,
+    StageJob,
+    TimelineClock,
+    simulated_session,
+)
 from benchmarks.planner.timeline import Timeline
+from benchmarks.planner.workload import STAGES, Outcome, Workload, group_sizes, stage_costs
+from thinker.engine.running_session import Action, PendingUnit
+from thinker.engine.scheduler import next_task
 
 WARM_UP_UNITS = 8
 ONE_PROCESS_ORDER = ("encode", "state", "solve", "decode", "remember")
 
 
-def simulate(profile: Profile, cell: Cell, load: Load) -> Outcome:
+def simulate(profile: Profile, cell: Cell, load: Workload) -> Outcome:
     """Run a load on a cell. The same arguments give the same outcome."""
     return _Simulation(profile, cell, load).run()
 
 
 class _Simulation:
-    def __init__(self, profile: Profile, cell: Cell, load: Load) -> None:
+    def __init__(self, profile: Profile, cell: Cell, load: Workload) -> None:
         self._timeline = Timeline(lambda busy: profile.slowed(busy * load.copies))
         self._load = load
         self._unit_ms = profile.unit_ms
@@ -34,27 +42,30 @@ class _Simulation:
         self._factors = {
             name: getattr(profile.stages, name).factors() if load.jitter else [1.0] for name in STAGES
         }
-        self._factors["performer remember"] = self._factors["remember"]
-        self._devices: list[Device] = []
-        self._groups: list[Group] = []
+        self._devices: list[SimulatedDevice] = []
+        self._groups: list[PhaseGroup] = []
         self._build(profile, cell)
 
     def _build(self, profile: Profile, cell: Cell) -> None:
-        thinkers = [Device("process" if cell.one_process else "thinker") for _ in range(cell.thinkers)]
-        performers = [Device("performer", cell.ranks) for _ in range(cell.performers)]
-        shards = [Device("decoder") for _ in range(cell.shards)]
+        role = "process" if cell.one_process else "thinker"
+        thinkers = [SimulatedDevice(role) for _ in range(cell.thinkers)]
+        performers = [SimulatedDevice("performer", cell.ranks) for _ in range(cell.performers)]
+        shards = [SimulatedDevice("decoder") for _ in range(cell.shards)]
         if profile.splits_decode and cell.shards:
-            shards = [Device("decoder", cell.shards)]
+            shards = [SimulatedDevice("decoder", cell.shards)]
         self._devices = [*thinkers, *performers, *shards]
+        clock = TimelineClock(self._timeline, paced=not self._load.unpaced)
         sizes = group_sizes(cell, self._load.sessions, self._load.phases)
         for index, sessions in enumerate(sizes):
             thinker = thinkers[index % len(thinkers)]
-            group = Group(
-                ms=stage_costs(profile, cell, sessions), sessions=sessions,
-                first_tick=self._unit_ms * index / len(sizes), thinker=thinker,
+            session = simulated_session(
+                clock, index, len(thinker.groups), self._unit_ms * index / len(sizes), self._unit_ms,
+                shards=bool(shards),
+            )  # fmt: skip
+            group = PhaseGroup(
+                ms=stage_costs(profile, cell, sessions), sessions=sessions, session=session, thinker=thinker,
                 performer=performers[index % len(performers)] if performers else thinker,
-                decoder=shards[index % len(shards)] if shards else thinker,
-                unpaced=self._load.unpaced, remembers=not self._load.performer_remembers,
+                decoder=shards[index % len(shards)] if shards else thinker, unit_ms=self._unit_ms,
             )  # fmt: skip
             thinker.groups.append(group)
             self._groups.append(group)
@@ -63,7 +74,7 @@ class _Simulation:
         """Until every group has had its units."""
         self._timeline.at(self._load.units * self._unit_ms, _look)
         for group in self._groups:
-            self._timeline.at(0.0 if group.unpaced else group.tick, _look)
+            self._timeline.at(0.0 if self._load.unpaced else group.tick, _look)
         while not self._finished():
             for device in self._devices:
                 if not device.busy and (job := self._choose(device)) is not None:
@@ -76,7 +87,7 @@ class _Simulation:
             return all(len(group.emitted) > self._load.units for group in self._groups)
         return self._timeline.now >= self._load.units * self._unit_ms
 
-    def _start(self, device: Device, job: Job) -> None:
+    def _start(self, device: SimulatedDevice, job: StageJob) -> None:
         device.busy = True
         began = self._timeline.now
 
@@ -88,108 +99,87 @@ class _Simulation:
         ms = sum(job.group.ms[stage] * self._random.choice(self._factors[stage]) for stage in job.stages)
         self._timeline.work(ms, device.processors, end)
 
-    def _choose(self, device: Device) -> Job | None:
+    def _choose(self, device: SimulatedDevice) -> StageJob | None:
         if not device.groups:
             return device.queue.popleft() if device.queue else None
         if device.role == "process":
             return self._in_one_process(device)
-        now = self._timeline.now
-        wishes = [(group.next_stage(now), group) for group in device.groups]
-        ready = [(wish, group) for wish, group in wishes if wish is not None]
-        if not ready:
+        action, sessions = next_task(group.session for group in device.groups)
+        if action is Action.WAIT:
             return None
-        (_, stage), group = min(ready, key=lambda each: (each[0][0], each[1].tick))
-        return self._job(stage, group)
+        (session,) = sessions  # of a group, one stands for all
+        return self._job(action, device.groups[session.phase or 0])
 
-    def _job(self, stage: str, group: Group) -> Job:
-        """One of a Thinker's."""
-        match stage:
-            case "encode":
-                group.take(self._timeline.now)
-                return Job(("encode",), group, lambda: self._encoded(group))
-            case "state":
-                return Job(("state", "pack"), group, lambda: self._state_passed(group))
-            case "remember":
-                return Job(("remember", "pack"), group, lambda: self._remembered(group))
-            case "append":
-                return Job(("append",), group, lambda: self._appended(group))
+    def _job(self, action: Action, group: PhaseGroup) -> StageJob:
+        """What a Thinker does with a group."""
+        match action:
+            case Action.ENCODE | Action.ENCODE_AHEAD:
+                unit = group.take()
+                return StageJob(("encode",), group, lambda: self._encoded(group, unit))
+            case Action.STATE:
+                return StageJob(("state", "pack"), group, lambda: self._state_passed(group))
+            case Action.COMMIT | Action.COMMIT_AHEAD:
+                return StageJob(("remember", "pack"), group, lambda: self._committed(group))
             case _:
-                return Job(("decode",), group, lambda: self._decoded(group))
+                return StageJob(("decode",), group, group.decoded)
 
-    def _encoded(self, group: Group) -> None:
-        group.encoded = True
+    def _encoded(self, group: PhaseGroup, unit: PendingUnit) -> None:
+        group.session.encoded = unit
 
-    def _state_passed(self, group: Group) -> None:
-        complete = group.complete
-        group.encoded, group.solving = False, True
-        self._next_tick(group)
+    def _state_passed(self, group: PhaseGroup) -> None:
+        session = group.session
+        session.solving, session.encoded = session.encoded, None
+        self._next_unit(group)
 
         def arrived() -> None:
-            group.performer.queue.append(Job(("append", "solve"), group, solved))
+            group.performer.queue.append(StageJob(("append", "solve"), group, solved))
 
         def solved() -> None:
-            self._timeline.after(group.ms["latents"], lambda: self._returned(group, complete))
-            if not group.remembers:
-                remember = Job(("performer remember", "pack"), group, remembered)
-                group.performer.queue.appendleft(remember)
-
-        def remembered() -> None:
-            self._timeline.after(group.ms["remember_slice"], lambda: self._slice_came(group))
+            self._timeline.after(group.ms["latents"], lambda: self._returned(group))
 
         self._timeline.after(group.ms["state_slice"], arrived)
 
-    def _slice_came(self, group: Group) -> None:
-        group.slice_came = True
-
-    def _appended(self, group: Group) -> None:
-        group.slice_came = group.unremembered = False
-
-    def _returned(self, group: Group, complete: float) -> None:
-        group.solving, group.unremembered = False, True
-        self._solved(group, complete)
+    def _returned(self, group: PhaseGroup) -> None:
+        session = group.session
+        unit, session.solving = session.solving, None
+        assert unit is not None
+        session.uncommitted = unit
+        group.solved(unit)
         if group.decoder is not group.thinker:
-            decode = self._job("decode", group)
+            decode = StageJob(("decode",), group, group.decoded)
             self._timeline.after(group.ms["latents"], lambda: group.decoder.queue.append(decode))
 
-    def _remembered(self, group: Group) -> None:
-        group.unremembered = False
-        append = Job(("append",), group, _look)
+    def _committed(self, group: PhaseGroup) -> None:
+        group.session.uncommitted = None
+        append = StageJob(("append",), group, _look)
         self._timeline.after(group.ms["remember_slice"], lambda: group.performer.queue.append(append))
 
-    def _in_one_process(self, device: Device) -> Job | None:
-        now = self._timeline.now
-        ready = [group for group in device.groups if group.step or group.due(now)]
+    def _in_one_process(self, device: SimulatedDevice) -> StageJob | None:
+        ready = [
+            group for group in device.groups if group.stage or group.session.clock.due(group.session.unit)
+        ]
         if not ready:
             return None
-        group = min(ready, key=lambda each: (each.step == 0, each.tick))  # what has begun is finished
-        if group.step == 0:
-            group.take(now)
-        return Job((ONE_PROCESS_ORDER[group.step],), group, lambda: self._stepped(group))
+        group = min(ready, key=lambda each: (each.stage == 0, each.tick))  # what has begun is finished
+        if group.stage == 0:
+            group.session.encoded = group.take()
+        return StageJob((ONE_PROCESS_ORDER[group.stage],), group, lambda: self._one_process_did(group))
 
-    def _stepped(self, group: Group) -> None:
-        stage = ONE_PROCESS_ORDER[group.step]
-        group.step = (group.step + 1) % len(ONE_PROCESS_ORDER)
+    def _one_process_did(self, group: PhaseGroup) -> None:
+        stage = ONE_PROCESS_ORDER[group.stage]
+        group.stage = (group.stage + 1) % len(ONE_PROCESS_ORDER)
         if stage == "solve":
-            self._solved(group, group.complete)
+            assert group.session.encoded is not None
+            group.solved(group.session.encoded)
         elif stage == "decode":
-            self._decoded(group)
+            group.decoded()
         elif stage == "remember":
-            self._next_tick(group)
+            self._next_unit(group)
 
-    def _next_tick(self, group: Group) -> None:
-        group.next_tick(self._unit_ms)
-        if group.tick > self._timeline.now and not group.unpaced:
+    def _next_unit(self, group: PhaseGroup) -> None:
+        group.session.unit += 1
+        if not group.session.clock.due(group.session.unit):
             self._timeline.at(group.tick, _look)
-
-    def _solved(self, group: Group, complete: float) -> None:
-        late = self._timeline.now > complete + self._unit_ms
-        group.undecoded.append(Solved(complete, late))
-
-    def _decoded(self, group: Group) -> None:
-        solved, now = group.undecoded.popleft(), self._timeline.now
-        group.emitted.append((now, now - solved.complete))
-        # Decoded a unit after its latents could still have been in time, it is late as well.
-        group.late += solved.late or now > solved.complete + 2 * self._unit_ms
 
     def _outcome(self) -> Outcome:
         steady = [_after_warm_up(group.emitted) for group in self._groups]

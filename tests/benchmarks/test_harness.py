@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from benchmarks import harness
-from benchmarks.harness import Performing, Talker
+from benchmarks.harness import ActiveUser, Performing
 from shared.clock import UnpacedClock
 from shared.config import load_config
 from shared.memory import rss_mb
@@ -32,14 +32,14 @@ def performer(family: Family) -> Iterator[Performing]:
 
 
 def test_a_talker_types_now_and_then(family: Family) -> None:
-    talker = Talker(family)
-    assert not talker.lacking()
-    texts = [talker.take().texts for _ in range(2 * harness.SENTENCE_UNITS)]
+    active_user = ActiveUser(family)
+    assert not active_user.lacking()
+    texts = [active_user.take().texts for _ in range(2 * harness.SENTENCE_UNITS)]
     assert [at for at, text in enumerate(texts) if text] == [0, harness.SENTENCE_UNITS]
 
 
 def test_a_talker_can_be_late(family: Family) -> None:
-    assert Talker(family, arrives_at=time.monotonic() + 60).lacking()
+    assert ActiveUser(family, arrives_at=time.monotonic() + 60).lacking()
 
 
 @pytest.mark.slow

@@ -35,7 +35,7 @@ def test_a_whole_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     named = [row["layout"] for row in content["rows"] if "layout" in row]
     assert named == [
         "pair", "one process, 1 thread", "one process, 2 threads",
-        "pair, 1 phase", "pair, 2 phases", "performer remembers, 1 phase", "performer remembers, 2 phases",
+        "pair, 1 phase", "pair, 2 phases",
         "two replicas",
     ]  # fmt: skip
     memory = {row["process"]: row["weights that it reads, MB"] for row in content["rows"] if "process" in row}

@@ -9,13 +9,18 @@ from benchmarks import sessions
 from benchmarks.real_time import Held
 from benchmarks.sessions import search
 from scripts.main import main
+from shared.clock import ManualClock
 from thinker.engine.timings import Timings
 
 
 def held(sessions: int, *, most: int) -> Held:
     late = 0.0 if sessions <= most else 0.5
     return Held(
-        sessions=sessions, late=late, thinker_busy=0.5, performer_busy=0.5, timings=Timings(one_host=True)
+        sessions=sessions,
+        late=late,
+        thinker_busy=0.5,
+        performer_busy=0.5,
+        timings=Timings(ManualClock(), one_host=True),
     )
 
 
@@ -46,6 +51,9 @@ def test_a_whole_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content = json.loads(out.read_text())
     assert content["ratios"]["sessions_held"] == 2
     assert content["ratios"]["solve_4_slots_over_1"] > 0
+    latency = [content["ratios"][f"model_side_p{p}_ms_of_sessions_held"] for p in (50, 99)]
+    assert 0 < latency[0] <= latency[1], "a number of sessions says at which latency they are held"
+    assert any(note.startswith("held: under") and "measured through" in note for note in content["notes"])
     rows = content["rows"]
     assert [row["batched"] for row in rows if "batched" in row][-1] == "decode one by one"
     assert {row["held"] for row in rows if "held" in row} == {"yes"}

@@ -1,6 +1,7 @@
 """Several clients on one pair: all are served, others wait their turn, and none disturbs another.
 
-When units came is looked at only where the machine has nothing else to do.
+Each scenario runs once. When its units came is a test of its own, which is skipped where something else kept
+the machine busy.
 """
 
 import asyncio
@@ -10,10 +11,10 @@ import os
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-import httpx
 import numpy as np
 import pytest
 
@@ -103,49 +104,51 @@ class Watcher:
             while len(self.arrived) < wanted:  # noqa: ASYNC110 - nothing rings when a unit comes
                 await asyncio.sleep(0.01)
 
-    def assert_undisturbed(self) -> None:
-        """Units came in order; where the machine was free all of them, and none late."""
-        units = [unit for unit, _ in self.arrived]
-        assert units == sorted(set(units))
-        if is_quiet():
-            assert units == list(range(len(units)))
-            gaps = [b - a for (_, a), (_, b) in itertools.pairwise(self.arrived)]
-            assert max(gaps) < 2 * UNIT_S
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What came of a scenario: of each client that watched the units and when they came."""
+
+    watched: list[list[tuple[int, float]]]
+    complete: bool = True
+    """Beside them: no unit was dropped or missing, and hardly one late."""
+    load: float
+    """Of the machine, at the end."""
 
 
-def is_quiet() -> bool:
-    """Whether what runs has the processors for itself; else nothing can be said about when things happen."""
-    return os.getloadavg()[0] < len(os.sched_getaffinity(0))
+def outcome_of(*watchers: Watcher, complete: bool = True) -> Outcome:
+    watched = [list(watcher.arrived) for watcher in watchers]
+    return Outcome(watched=watched, complete=complete, load=os.getloadavg()[0])
 
 
 async def hold(url: str, file: Path, line: str) -> ClientSummary:
     return await run_client(ClientOptions(url=url, input=file, texts=(line,), seconds=4.0))
 
 
-async def test_four_clients_with_media_of_all_kinds(
-    url: str, make_media: MakeMedia, report_of: ReportOf
-) -> None:
+async def four_clients_with_media_of_all_kinds(
+    url: str, make_media: MakeMedia, group: Any, report_of: ReportOf
+) -> Outcome:
     files = [make_media(**form, seconds=5.0) for form in MEDIA]
     before = report_of(url)["units"]
     talks = [asyncio.create_task(hold(url, file, line)) for file, line in zip(files, LINES, strict=True)]
     summaries = await asyncio.gather(*talks)
-    units = report_of(url)["units"]
+    units = {name: count - before[name] for name, count in report_of(url)["units"].items()}
     for summary, line in zip(summaries, LINES, strict=True):
         assert (summary.ended, summary.units_sent) == ("done", 25)
         assert summary.said.strip() == line, "each its own answer"
-    assert units["emitted"] - before["emitted"] >= SLOTS * 20
-    if is_quiet():
-        assert units["late"] - before["late"] <= 0.01 * (units["emitted"] - before["emitted"])
-        assert units["dropped"] == before["dropped"]
-        assert all(summary.units == 25 for summary in summaries)
+    assert units["emitted"] >= SLOTS * 20
+    on_time = units["late"] <= 0.01 * units["emitted"] and not units["dropped"]
+    return outcome_of(complete=on_time and all(summary.units == 25 for summary in summaries))
 
 
-async def test_a_fifth_waits_knows_how_long_and_gets_in(url: str, make_media: MakeMedia, group: Any) -> None:
+async def a_fifth_waits_knows_how_long_and_gets_in(
+    url: str, make_media: MakeMedia, group: Any, report_of: ReportOf
+) -> Outcome:
     file = make_media("me.wav", size=None, seconds=1.0)
     async with Watcher.there(url) as watcher:  # so that it is known how long a session lasts
         await watcher.until(4)
-    async with contextlib.AsyncExitStack() as house:
-        watchers = [await house.enter_async_context(Watcher.there(url)) for _ in range(SLOTS - 1)]
+    async with contextlib.AsyncExitStack() as clients:
+        watchers = [await clients.enter_async_context(Watcher.there(url)) for _ in range(SLOTS - 1)]
         async with Watcher.there(url) as leaves:
             fifth = group.start("client", "--url", url, "--input", str(file), "--no-window")
             place = r"waiting for a place: next, (about \d+ s|any moment now)\n"
@@ -156,48 +159,87 @@ async def test_a_fifth_waits_knows_how_long_and_gets_in(url: str, make_media: Ma
         assert " with four\n" in fifth.output
         for watcher in watchers:
             await watcher.until(4)
-            watcher.assert_undisturbed()
+        return outcome_of(*watchers)
 
 
-async def test_a_client_that_is_killed_disturbs_nobody(url: str, make_media: MakeMedia, groups: Any) -> None:
+async def a_client_is_killed(url: str, make_media: MakeMedia, group: Any, report_of: ReportOf) -> Outcome:
     file = make_media("me.mp4", seconds=60.0)
     async with Watcher.there(url) as first, Watcher.there(url) as second:
-        with groups() as group:
-            killed = group.start("client", "--url", url, "--input", str(file), "--no-window")
-            await until_running(url, 3)
-            await first.until(6)
-            killed.process.kill()
-            await until_running(url, 2)
+        killed = group.start("client", "--url", url, "--input", str(file), "--no-window")
+        await until_running(url, 3, report_of)
+        await first.until(6)
+        killed.process.kill()
+        await until_running(url, 2, report_of)
         for watcher in (first, second):
             await watcher.until(6)
-            watcher.assert_undisturbed()
+        return outcome_of(first, second)
 
 
-async def test_a_client_that_reads_nothing_disturbs_nobody(url: str) -> None:
+async def a_client_reads_nothing(url: str, make_media: MakeMedia, group: Any, report_of: ReportOf) -> Outcome:
     async with Watcher.there(url) as first, Watcher.there(url) as second:
         async with Watcher.there(url) as deaf:
             await deaf.until(3)
             deaf.reads.clear()
-            await until_running(url, 2)
+            await until_running(url, 2, report_of)
             deaf.reads.set()
         for watcher in (first, second):
             await watcher.until(6)
-            watcher.assert_undisturbed()
+        return outcome_of(first, second)
 
 
-async def test_sessions_that_come_and_go_stall_nobody(url: str) -> None:
+async def sessions_come_and_go(url: str, make_media: MakeMedia, group: Any, report_of: ReportOf) -> Outcome:
     async with Watcher.there(url) as stays:
         for _ in range(4):
             async with Watcher.there(url) as one, Watcher.there(url) as other:
                 await one.until(3)
                 await other.until(3)
-        stays.assert_undisturbed()
         assert len(stays.arrived) > 12
+        return outcome_of(stays)
 
 
-async def until_running(url: str, sessions: int) -> None:
-    """Wait until so many hold a slot."""
-    # One connection, asked rarely: a new one each time takes more of this process than all the clients.
-    async with httpx.AsyncClient(base_url=url, trust_env=False) as http, asyncio.timeout(PATIENCE_S):
-        while (await http.get("/report")).json()["sessions"]["running"] != sessions:  # noqa: ASYNC110
+SCENARIOS = (
+    four_clients_with_media_of_all_kinds,
+    a_fifth_waits_knows_how_long_and_gets_in,
+    a_client_is_killed,
+    a_client_reads_nothing,
+    sessions_come_and_go,
+)
+
+
+@pytest.fixture(scope="module", params=SCENARIOS, ids=lambda scenario: scenario.__name__)
+def outcome(
+    request: pytest.FixtureRequest,
+    url: str,
+    make_media: MakeMedia,
+    groups: Callable[[], AbstractContextManager[Any]],
+    report_of: ReportOf,
+) -> Outcome:
+    """Of a scenario, whose own assertions hold."""
+    with groups() as group:
+        done: Outcome = asyncio.run(request.param(url, make_media, group, report_of))
+    return done
+
+
+def test_units_come_in_order(outcome: Outcome) -> None:
+    for arrived in outcome.watched:
+        units = [unit for unit, _ in arrived]
+        assert units == sorted(set(units))
+
+
+def test_no_unit_is_missing_or_late(outcome: Outcome) -> None:
+    cores = len(os.sched_getaffinity(0))
+    if outcome.load >= cores:
+        pytest.skip(
+            f"a load of {outcome.load:.1f} on {cores} cores: nothing can be said about when units come"
+        )
+    assert outcome.complete
+    for arrived in outcome.watched:
+        assert [unit for unit, _ in arrived] == list(range(len(arrived)))
+        assert max(later - earlier for (_, earlier), (_, later) in itertools.pairwise(arrived)) < 2 * UNIT_S
+
+
+async def until_running(url: str, sessions: int, report_of: ReportOf) -> None:
+    """Wait until so many hold a slot; asked rarely, since each time takes more than all the clients."""
+    async with asyncio.timeout(PATIENCE_S):
+        while (await asyncio.to_thread(report_of, url))["sessions"]["running"] != sessions:  # noqa: ASYNC110
             await asyncio.sleep(0.2)

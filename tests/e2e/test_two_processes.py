@@ -1,182 +1,144 @@
-"""Two processes give byte for byte what one process gives."""
+"""Two processes give byte for byte what one gives: over every link of this machine, the shipped model too."""
 
-import dataclasses
-import itertools
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from threading import Thread
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
+from scripted_sessions import (
+    INTERRUPTED_IN,
+    LINKS,
+    SEED,
+    ScriptedPair,
+    ScriptedUser,
+    assert_same,
+    hold_session,
+    linked_performer,
+    on_the_clock,
+    unpaced,
+    why_not,
+    written,
+)
 from torch import Tensor
 
 from performer.loop import perform
-from shared.chunking import ChunkMode, Rememberer
-from shared.clock import Clock, ManualClock, UnpacedClock
-from shared.config import load_config
+from shared.chunking import ChunkMode
+from shared.clock import Clock
+from shared.config import RuntimeConfig, load_config
+from shared.devices import check_device
+from shared.errors import DeviceError
 from shared.links.base import LinkEnd
 from shared.links.loopback import loopback_pair
-from shared.models.cache import KVCache
-from shared.models.family import Family, UserUnit
-from shared.models.single import Reply, reply_to
+from shared.models.family import Family
+from shared.models.single import Reply
 from shared.models.solver import unit_noise
-from shared.processes.model import handshake_params, link_shape, load_model
-from shared.processes.rendezvous import RendezvousListener, accept_peers
-from shared.processes.roles import THINKER
-from thinker.engine.pipeline import Counts, Pipeline, PipelineOptions
+from shared.processes.model import link_shape, load_model
 from thinker.engine.running_session import Pacing
-from thinker.engine.timings import Timings
-from thinker.units import AgentUnit
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-CONFIG = load_config("tiny")
-SEED = 11
-UNITS = 60  # the rings of the tiny model hold at most 5
-INTERRUPTED_IN = 9
-TEXTS = {2: ("Good morning, my friend.", "How are you?"), INTERRUPTED_IN + 5: ("And once more.",)}
-session_numbers = itertools.count(1)
+UNITS = {"tiny": 60, "pocket": 30}  # more than what the rings of either hold: 5 and 24
+LATER = {"tiny": 200, "pocket": 40}
+DEVICES = {"nccl": ("cuda:0", "cuda:1"), "xccl": ("xpu:0", "xpu:1")}
+ON_CPU = ("cpu", "cpu")
 
 
-def user_unit(unit: int) -> UserUnit:
-    """A user who makes noise, moves, types, and interrupts the agent once."""
-    rng = np.random.default_rng(unit)
-    size = load_config("tiny").model["video"]["height"]
-    frames = rng.integers(0, 40, (4, size, size, 3), dtype=np.uint8)
-    for index in range(4):
-        frames[index, :, (4 * unit + index) % size] = 255
-    return UserUnit(
-        pcm=(0.1 * rng.standard_normal(2560)).astype(np.float32), frames=frames, texts=TEXTS.get(unit, ()),
-        interrupted=unit == INTERRUPTED_IN, epoch=int(unit >= INTERRUPTED_IN),
-    )  # fmt: skip
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """A model as it ships, its users, and what one process gives user 0."""
 
+    config: RuntimeConfig
+    family: Family
+    user: ScriptedUser
+    expected: list[Reply]
 
-class Script:
-    """Gives the engine one unit after the other."""
-
-    def __init__(self) -> None:
-        self._units = itertools.count()
-
-    def lacking(self) -> bool:
-        return False
-
-    def take(self) -> UserUnit:
-        return user_unit(next(self._units))
-
-
-def observe(unit: int) -> UserUnit:
-    user = user_unit(unit)
-    return UserUnit(pcm=user.pcm, frames=user.frames, texts=user.texts, interrupted=user.interrupted)
-
-
-class Talk:
-    """A session through the pair, from the Thinker's end of a link."""
-
-    def __init__(self, family: Family, link: LinkEnd, clock: Clock, pacing: Pacing, **how: Any) -> None:
-        self.units: list[AgentUnit] = []
-        self.latents: list[Tensor] = []
-        self.pipeline = Pipeline(
-            family=family, link=link, memory=family.allocate(1), clock=clock, wakeup=link.receiver,
-            on_latents=lambda _, __, latents: self.latents.append(latents),
-            options=PipelineOptions(pacing=pacing, checked=True, **how), timings=Timings(one_host=True),
-            counts=Counts(),
-        )  # fmt: skip
-
-    def run(self, units: int) -> None:
-        """Hold the session for so many units."""
-        number = next(session_numbers)
-        self.seat = self.pipeline.open(session=number, seed=SEED, source=Script(), on_unit=self.units.append)
-        while len(self.units) < units:
-            self.pipeline.step()
-        while not self.pipeline.idle:
-            self.pipeline.wakeup.wait(None)
-            self.pipeline.collect()
-        self.pipeline.close(self.seat)
+    @property
+    def units(self) -> int:
+        return len(self.expected)
 
 
 @pytest.fixture(scope="module")
-def family() -> Iterator[Family]:
+def models() -> Iterator[Callable[..., Model]]:
+    """`models(name, device)`, each loaded once."""
     threads = torch.get_num_threads()
-    yield load_model(CONFIG, "cpu")
+    loaded: dict[tuple[str, str], Model] = {}
+
+    def model(name: str, device: str = "cpu") -> Model:
+        if (name, device) not in loaded:
+            config = load_config(name)
+            family = load_model(config, device)
+            user = ScriptedUser(family)
+            expected = user.alone(family, UNITS[name])
+            loaded[name, device] = Model(config=config, family=family, user=user, expected=expected)
+        return loaded[name, device]
+
+    yield model
     torch.set_num_threads(threads)
 
 
-@pytest.fixture(scope="module")
-def expected(family: Family) -> list[Reply]:
-    """What one process gives."""
-    return list(reply_to(family, SEED, map(observe, range(UNITS))))
-
-
-@pytest.fixture(scope="module", params=["shm", "gloo"])
-def link(
+@pytest.fixture(scope="module", params=[(name, link) for name in UNITS for link in LINKS], ids="-".join)
+def linked(
     request: pytest.FixtureRequest,
-    family: Family,
+    models: Callable[..., Model],
     groups: Callable[[], AbstractContextManager[Any]],
     secret: str,
-) -> Iterator[LinkEnd]:
-    """A Performer in a process of its own, and the link to it."""
-    name = request.param
-    with groups() as group, RendezvousListener("127.0.0.1", 0, secret=secret, role=THINKER) as listener:
-        address = f"127.0.0.1:{listener.port}"
-        performer = group.start(
-            "performer", "--config", "tiny", "--link", name, "--rendezvous", address, "--debug"
-        )
-        with accept_peers(
-            listener, handshake_params(family, CONFIG, secret=secret, link=name), timeout_s=120
-        )["performer"] as link:
-            assert link.kind == name
-            yield link
-        assert performer.wait() == 1, performer.output
-        assert performer.output.splitlines()[-1] == "performer: the thinker has ended"
+) -> Iterator[tuple[Model, LinkEnd]]:
+    """A model, and the link to a Performer of it in a process of its own."""
+    name, link = request.param
+    devices = DEVICES.get(link, ON_CPU)
+    if reason := why_not(link, devices[0].partition(":")[0]):
+        pytest.skip(reason)
+    try:
+        for device in devices:
+            check_device(device)
+    except DeviceError as error:
+        pytest.skip(f"{link}: it needs two devices: {error}")
+    model = models(name, devices[0])
+    with linked_performer(groups, secret, model.family, model.config, name, link, devices) as end:
+        yield model, end
 
 
-def assert_same(talk: Talk, expected: list[Reply]) -> None:
-    for number, (unit, latents, one) in enumerate(zip(talk.units, talk.latents, expected, strict=False)):
-        assert unit.unit == number
-        assert unit.decision == one.decision
-        assert latents.numpy().tobytes() == one.latents.numpy().tobytes(), f"latents of unit {number}"
-        assert unit.media.pcm.tobytes() == one.media.pcm.tobytes(), f"sound of unit {number}"
-        assert unit.media.frames.tobytes() == one.media.frames.tobytes(), f"pictures of unit {number}"
-    assert number == UNITS - 1
-
-
-def test_the_script_is_worth_comparing(expected: list[Reply]) -> None:
-    speaking = [reply.decision.speaking for reply in expected]
-    assert speaking[INTERRUPTED_IN - 1], "the interruption cuts something off"
-    assert not speaking[INTERRUPTED_IN + 1]
-    assert "".join(reply.decision.text for reply in expected).endswith("And once more. ")
-    assert len({reply.latents.numpy().tobytes() for reply in expected}) == UNITS
+@pytest.mark.parametrize("name", UNITS)
+def test_the_script_is_worth_comparing(models: Callable[..., Model], name: str) -> None:
+    expected = models(name).expected
+    decisions = [reply.decision for reply in expected]
+    assert decisions[INTERRUPTED_IN - 1].speaking, "the interruption cuts something off"
+    assert not decisions[INTERRUPTED_IN + 1].speaking
+    text = "".join(decision.text for decision in decisions)
+    assert "Good " in text
+    assert "friend" not in text, "it was cut off"
+    assert text.endswith("thirty. ")
+    assert [decision.heard for decision in decisions if decision.heard] == ["name"] * (name == "pocket")
+    assert len({reply.latents.numpy().tobytes() for reply in expected}) == len(expected)
     for unit, reply in enumerate(expected):
         noise = unit_noise(SEED, unit, tuple(reply.latents.shape))
         assert (reply.latents - noise).std() > 0.05, "the solver has moved far from its noise"
 
 
 @pytest.mark.parametrize(
-    ("make_clock", "pacing"),
+    ("make_clock", "pacing", "chunk_mode"),
     [
-        (UnpacedClock, Pacing.EAGER),
-        (
-            lambda: ManualClock(time.monotonic()),
-            Pacing.EAGER,
-        ),  # ticks that come as soon as they are waited for
-        (lambda: ManualClock(time.monotonic()), Pacing.BOUNDARY),
+        (unpaced, Pacing.EAGER, ChunkMode.PACKED),
+        (on_the_clock, Pacing.EAGER, ChunkMode.LAYERWISE),
+        (on_the_clock, Pacing.BOUNDARY, ChunkMode.PACKED),
     ],
-    ids=["flat out", "eager", "boundary"],
+    ids=["unpaced", "layerwise", "boundary"],
 )
 def test_two_processes_give_what_one_gives(
-    family: Family,
-    link: LinkEnd,
-    expected: list[Reply],
-    pacing: Pacing,
-    make_clock: Callable[[], Clock],
+    linked: tuple[Model, LinkEnd], make_clock: Callable[[], Clock], pacing: Pacing, chunk_mode: ChunkMode
 ) -> None:
-    talk = Talk(family, link, make_clock(), pacing)
-    talk.run(UNITS)
-    assert_same(talk, expected)
-    assert [unit.epoch for unit in talk.units] == [int(n >= INTERRUPTED_IN) for n in range(len(talk.units))]
+    model, link = linked
+    pair = ScriptedPair(
+        model.family, link, model.user, clock=make_clock(), pacing=pacing, chunk_mode=chunk_mode
+    )
+    session = hold_session(pair, model.units)
+    assert_same(session, model.expected, model.units)
+    assert [unit.epoch for unit in session.units] == [
+        int(unit >= INTERRUPTED_IN) for unit in range(len(session.units))
+    ]
 
 
 class Watched:
@@ -184,58 +146,43 @@ class Watched:
 
     def __init__(self, family: Family) -> None:
         self._family = family
-        self.cache: KVCache | None = None
+        self.cache: Any = None
         self.kept, self.hidden_SN = torch.empty(0), torch.empty(0)
 
     def end_state(self, state: Any) -> None:
         self.cache = state.cache
-        self.kept, self.hidden_SN = kept_of(state.cache).clone(), state.cache.hidden_SN.clone()
+        self.kept, self.hidden_SN = written(state.cache)
         self._family.end_state(state)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._family, name)
 
 
-@pytest.mark.parametrize("exchange", [ChunkMode.PACKED, ChunkMode.LAYERWISE])
-@pytest.mark.parametrize("rememberer", Rememberer)
-def test_the_replica_of_the_cache_is_exact_after_200_units(
-    family: Family, expected: list[Reply], exchange: ChunkMode, rememberer: Rememberer
+@pytest.mark.parametrize("chunk_mode", [ChunkMode.PACKED, ChunkMode.LAYERWISE])
+@pytest.mark.parametrize("name", UNITS)
+def test_the_replica_of_the_cache_is_exact_long_after_the_rings_are_full(
+    models: Callable[..., Model], name: str, chunk_mode: ChunkMode
 ) -> None:
-    own: Any = Watched(family)
-    replica: Any = Watched(family)
-    config = dataclasses.replace(CONFIG, exchange=exchange.value, remember=rememberer.value)
-    thinker_end, performer_end = loopback_pair(link_shape(family, config))
-    remembers = rememberer is Rememberer.PERFORMER
+    model = models(name)
+    own: Any = Watched(model.family)
+    replica: Any = Watched(model.family)
+    thinker_end, performer_end = loopback_pair(link_shape(model.family, model.config))
 
     def serve() -> None:
         with performer_end:
-            perform(
-                replica,
-                performer_end,
-                slots=1,
-                stopping=lambda: False,
-                remembers=remembers,
-                checked=True,
-            )
+            perform(replica, performer_end, slots=1, stopping=lambda: False, checked=True)
 
     performer = Thread(target=serve, daemon=True)
     performer.start()
     with thinker_end:
-        how = {"exchange": exchange, "rememberer": rememberer}
-        talk = Talk(own, thinker_end, UnpacedClock(), Pacing.EAGER, **how)
-        talk.run(200)
+        pair = ScriptedPair(own, thinker_end, model.user, clock=unpaced(), chunk_mode=chunk_mode)
+        session = hold_session(pair, LATER[name])
     performer.join(60)
     assert not performer.is_alive()
-    assert_same(talk, expected)
+    assert_same(session, model.expected, LATER[name])
     assert torch.equal(replica.kept, own.kept)
     assert torch.equal(replica.hidden_SN, own.hidden_SN)
     assert bool((own.hidden_SN == 0).all()), "every place has been written"
     for each in (own, replica):
-        assert each.cache is not None
-        assert not each.cache.kv_L2SNKD.any(), "nothing is left once the session has ended"
-
-
-def kept_of(cache: KVCache) -> Tensor:
-    """All but the scratch places, which are the Performer's own."""
-    kv, scratch = cache.kv_L2SNKD, cache.layout.scratch
-    return torch.cat([kv[:, :, :, : scratch.start], kv[:, :, :, scratch.stop :]], dim=3)
+        left: Tensor = each.cache.kv_L2SNKD
+        assert not left.any(), "nothing is left once the session has ended"

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from scripts.bench import BENCHES, BenchResult, machine, show
+from benchmarks.result import BenchResult, machine, show
+from scripts.bench import BENCHES
 from scripts.main import main
 
 

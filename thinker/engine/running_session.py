@@ -110,7 +110,7 @@ class RunningSession:
             Action.ENCODE: free and self.encoded is None,
             Action.COMMIT: free and to_commit,
             Action.STATE: free,
-            Action.DECODE: bool(self.undecoded) and self._may_decode(),
+            Action.DECODE: bool(self.undecoded) and self.may_decode(),
             Action.COMMIT_AHEAD: to_commit,
             Action.ENCODE_AHEAD: due and self.encoded is None,
         }
@@ -128,5 +128,6 @@ class RunningSession:
         """When waiting for it makes sense: the moment of the next tick, if it is still to come."""
         return None if self.clock.due(self.unit) else self.clock.deadline(self.unit)
 
-    def _may_decode(self) -> bool:
+    def may_decode(self) -> bool:
+        """Whether pacing lets the oldest of what is to be decoded be decoded now."""
         return self.pacing is Pacing.EAGER or self.clock.due(self.undecoded[0].unit + 1)

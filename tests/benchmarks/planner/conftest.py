@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.planner.profile import Curve, Exchange, Profile, Sizes, Stage, Stages
+from benchmarks.planner.profile import Curve, ExchangeCost, Profile, Sizes, StageCost, StageCosts
 
 MakeProfile = Callable[..., Profile]
 # Milliseconds of the pocket model on two cores, as they were before sessions were batched.
@@ -24,15 +24,15 @@ def make(
         return tuple((n, value * n**gain) for n in (1, 2, 4, 8))
 
     stages = {
-        name: Stage(ms=curve(value), spread=((50, 1.0), (99, spread)))
+        name: StageCost(ms=curve(value), spread=((50, 1.0), (99, spread)))
         for name, value in {**POCKET, **(ms or {})}.items()
     }
     profile = Profile(
         model="pocket",
         machine="two cores",
         unit_ms=160.0,
-        stages=Stages(**stages),
-        exchange=Exchange(fixed_us=130.0, us_per_mb=0.0),
+        stages=StageCosts(**stages),
+        exchange=ExchangeCost(fixed_us=130.0, us_per_mb=0.0),
         sizes=Sizes(
             thinker_weights=45_000_000, performer_weights=100_000, shared_weights=20_000_000,
             session_cache=5_000_000, state_slice=135_000, remember_slice=98_000, latents=4_000,

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from benchmarks.planner.load import STAGES
 from benchmarks.planner.measure import Batch, weight_bytes
+from benchmarks.planner.workload import STAGES
 from shared.config import load_config
 from shared.models.family import Family
 from shared.processes.model import load_model

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.planner.layouts import ONE_PROCESS, PAIR
-from benchmarks.planner.load import STAGES, Load
 from benchmarks.planner.plan import LATE_SHARE, Plan, largest_load, plan, predict
 from benchmarks.planner.profile import Profile, Sizes
 from benchmarks.planner.simulate import simulate
+from benchmarks.planner.workload import STAGES, Workload
 
 MakeProfile = Callable[..., Profile]
 UNITS = 40
@@ -51,10 +51,10 @@ def test_what_is_too_slow_for_real_time_still_has_a_best_rate(make_profile: Make
 
 def test_one_session_more_than_the_most_is_too_much(make_profile: MakeProfile) -> None:
     profile = make_profile(gain=0.6)
-    load, outcome = largest_load(profile, PAIR, Load(units=UNITS))
+    load, outcome = largest_load(profile, PAIR, Workload(units=UNITS))
     assert outcome is not None
     assert outcome.late < LATE_SHARE
-    more = [Load(sessions=load.sessions + 1, phases=p, units=UNITS) for p in (1, 2, 3, 4)]
+    more = [Workload(sessions=load.sessions + 1, phases=p, units=UNITS) for p in (1, 2, 3, 4)]
     assert all(simulate(profile, PAIR, each).late >= LATE_SHARE for each in more)
 
 

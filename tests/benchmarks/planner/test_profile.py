@@ -6,33 +6,33 @@ from typing import Any
 
 import pytest
 
-from benchmarks.planner.profile import Profile, Stage, interpolate, read_profile
+from benchmarks.planner.profile import Profile, StageCost, interpolate, read_profile
 from shared.errors import ConfigError
 
 MakeProfile = Callable[..., Profile]
 
 
 def test_costs_between_and_beyond_the_measured_batches_lie_on_lines() -> None:
-    stage = Stage(ms=((1, 10.0), (2, 14.0), (4, 20.0)))
+    stage = StageCost(ms=((1, 10.0), (2, 14.0), (4, 20.0)))
     assert [stage.at(n) for n in (1, 2, 3, 4)] == [10, 14, 17, 20]
 
 
 def test_beyond_the_measured_batches_no_gain_is_hoped_for() -> None:
     flattening, steepening = ((1, 10.0), (2, 40.0), (4, 40.0)), ((1, 10.0), (2, 10.0), (4, 40.0))
-    assert Stage(ms=flattening).at(7) == 10 + 6 * 10  # as on average
-    assert Stage(ms=steepening).at(7) == 40 + 3 * 15  # as between the last two
+    assert StageCost(ms=flattening).at(7) == 10 + 6 * 10  # as on average
+    assert StageCost(ms=steepening).at(7) == 40 + 3 * 15  # as between the last two
 
 
 def test_a_stage_measured_at_one_size_gains_nothing_from_batching() -> None:
-    assert Stage(ms=((1, 3.0),)).at(5) == 15
+    assert StageCost(ms=((1, 3.0),)).at(5) == 15
 
 
 def test_durations_spread_as_they_were_measured() -> None:
-    factors = Stage(ms=((1, 10.0),), spread=((10, 0.9), (50, 1.0), (90, 1.1), (99, 2.0))).factors()
+    factors = StageCost(ms=((1, 10.0),), spread=((10, 0.9), (50, 1.0), (90, 1.1), (99, 2.0))).factors()
     assert [factors[percent] for percent in (0, 10, 30, 50, 90, 99)] == pytest.approx(
         [0.9, 0.9, 0.95, 1, 1.1, 2]
     )
-    assert Stage(ms=((1, 10.0),)).factors() == [1.0] * 100
+    assert StageCost(ms=((1, 10.0),)).factors() == [1.0] * 100
 
 
 def test_a_factor_known_for_one_alone_stays() -> None:

@@ -12,17 +12,15 @@ STAGES = ("encode", "state", "pack", "append", "solve", "decode", "remember")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Load:
+class Workload:
     """What a cell has to do: so many sessions in so many phases, so many units each.
 
-    In a split cell either Thinker or Performer remembers. Flat out, the next unit of a session is always due;
-    else at its tick. `copies` of the cell do the same at the same time, as matters where devices slow each
-    other down.
+    Unpaced, the next unit of a session is always due; else at its tick. `copies` of the cell do the same at
+    the same time, as matters where devices slow each other down.
     """
 
     sessions: int = 1
     phases: int = 1
-    performer_remembers: bool = False
     units: int = 120
     unpaced: bool = False
     copies: int = 1
@@ -47,7 +45,7 @@ class Outcome:
 
 
 def group_sizes(cell: Cell, sessions: int, phases: int) -> list[int]:
-    """How sessions are shared out: a group for every Thinker and phase, as even as can be."""
+    """How sessions are spread: a group for every Thinker and phase, as even as can be."""
     groups = min(sessions, phases * cell.thinkers)
     return [sessions // groups + (index < sessions % groups) for index in range(groups)]
 
@@ -57,7 +55,6 @@ def stage_costs(profile: Profile, cell: Cell, sessions: int) -> dict[str, float]
     ms = {name: getattr(profile.stages, name).at(sessions) for name in STAGES}
     speed_up = dict(profile.rank_speed_up)[cell.ranks]
     ms["solve"] /= speed_up
-    ms["performer remember"] = ms["remember"] / speed_up
     if profile.splits_decode and cell.shards:
         ms["decode"] /= dict(profile.decode_speed_up)[cell.shards]
     for name in ("state_slice", "remember_slice", "latents"):
@@ -65,7 +62,7 @@ def stage_costs(profile: Profile, cell: Cell, sessions: int) -> dict[str, float]
     return ms
 
 
-def shares(profile: Profile, cell: Cell, load: Load) -> dict[str, float]:
+def shares(profile: Profile, cell: Cell, load: Workload) -> dict[str, float]:
     """What takes how much of a unit's time, undisturbed: the busiest device of each role, and the loop.
 
     Nothing that is above 1 is held in real time, whatever the order of work. The loop is what can't overlap
@@ -73,7 +70,7 @@ def shares(profile: Profile, cell: Cell, load: Load) -> dict[str, float]:
     """
     works: dict[tuple[str, int], float] = {}
     for index, size in enumerate(group_sizes(cell, load.sessions, load.phases)):
-        for part, work in _works(profile, cell, load, index, size):
+        for part, work in _works(profile, cell, index, size):
             works[part] = works.get(part, 0.0) + work
     found: dict[str, float] = {}
     for (name, _), work in works.items():
@@ -81,34 +78,22 @@ def shares(profile: Profile, cell: Cell, load: Load) -> dict[str, float]:
     return found
 
 
-def _works(
-    profile: Profile, cell: Cell, load: Load, index: int, size: int
-) -> Iterator[tuple[tuple[str, int], float]]:
+def _works(profile: Profile, cell: Cell, index: int, size: int) -> Iterator[tuple[tuple[str, int], float]]:
     """How long each device, by role and number, is busy with a group's unit, and how long its loop takes."""
     ms = stage_costs(profile, cell, size)
     if cell.one_process:
         work = sum(ms[name] for name in ("encode", "state", "solve", "decode", "remember"))
         yield ("process", index % cell.thinkers), work
         return
-    thinker = ms["encode"] + ms["state"] + ms["pack"] + (0.0 if cell.shards else ms["decode"])
-    performer = ms["append"] + ms["solve"]
-    if load.performer_remembers:
-        thinker += ms["append"]
-        performer += ms["performer remember"] + ms["pack"]
-    else:
-        thinker += ms["remember"] + ms["pack"]
-        performer += ms["append"]
-    yield ("thinker", index % cell.thinkers), thinker
-    yield ("performer", index % cell.performers), performer
-    yield ("loop", index), _loop_ms(ms, load)
+    thinker = ms["encode"] + ms["state"] + ms["remember"] + 2 * ms["pack"]
+    yield ("thinker", index % cell.thinkers), thinker + (0.0 if cell.shards else ms["decode"])
+    yield ("performer", index % cell.performers), 2 * ms["append"] + ms["solve"]
+    yield ("loop", index), _loop_ms(ms)
     if cell.shards:
         yield ("decoder", 0 if profile.splits_decode else index % cell.shards), ms["decode"]
 
 
-def _loop_ms(ms: dict[str, float], load: Load) -> float:
-    """The slice of what the Thinker remembers travels during the state pass; the Performer's comes before."""
-    if load.performer_remembers:
-        remember = ms["performer remember"] + ms["pack"] + ms["remember_slice"] + ms["append"]
-    else:
-        remember = ms["latents"] + ms["remember"] + ms["pack"]
-    return remember + ms["state"] + ms["pack"] + ms["state_slice"] + ms["append"] + ms["solve"]
+def _loop_ms(ms: dict[str, float]) -> float:
+    """The slice of what the Thinker commits travels during the state pass."""
+    thinker = ms["latents"] + ms["remember"] + ms["state"] + 2 * ms["pack"]
+    return thinker + ms["state_slice"] + ms["append"] + ms["solve"]
