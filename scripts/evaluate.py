@@ -27,7 +27,7 @@ from shared.errors import ConfigError, RuntimeFault
 
 if TYPE_CHECKING:
     from training.evaluation.gates import Gates
-    from training.evaluation.parts import EvaluationConfig, ModelSource, PairTimes, Part, Trial
+    from training.evaluation.parts import EvaluationConfig, EvaluationJob, ModelSource, PairTimes, Part, Trial
 
 ROOT = Path(__file__).resolve().parents[1]
 CARD = ROOT / "docs" / "pocket-model.md"
@@ -159,6 +159,7 @@ def _levels(args: argparse.Namespace) -> int:
     if args.card is not None:
         around_table(args.card)  # what is wrong with it is said before a quarter of an hour has passed
     run = _prepare(args, console)
+    short = _short_form(run) if args.card is not None else {}
     trials = _measure(run, console)
     measures = {
         name: value for part in run.parts for name, value in part.judge(trials[part.name], run.config).items()
@@ -171,7 +172,7 @@ def _levels(args: argparse.Namespace) -> int:
         console.print(f"wrote {args.json}")
     if args.card is not None:
         write_card(args.card, measures, run.head)
-        write_gates(args.card, _gates(run, trials), run.config.pair, run.provenance)
+        write_gates(args.card, _gates(run, trials, short), run.config.pair, run.provenance)
         console.print(f"wrote the table of {args.card}, and its gates beside it")
     failed = list(fallen(measures, run.gates))
     for line in failed:
@@ -315,14 +316,21 @@ def _content(
     }
 
 
-def _gates(run: EvaluationRun, trials: dict[str, list[Trial]]) -> Gates:
-    from training.evaluation.gates import gates_of  # noqa: PLC0415 - needs the dev packages
-    from training.evaluation.parts import SHORT  # noqa: PLC0415
+def _short_form(run: EvaluationRun) -> dict[str, list[EvaluationJob]]:
+    """The jobs of the short form, planned before the long one: its voices are spoken now, or faults met."""
+    from training.evaluation.parts import SHORT  # noqa: PLC0415 - needs the dev packages
 
-    short = dataclasses.replace(run.config, counts=SHORT)
+    return {part.name: part.plan(dataclasses.replace(run.config, counts=SHORT)) for part in run.parts}
+
+
+def _gates(
+    run: EvaluationRun, trials: dict[str, list[Trial]], short: dict[str, list[EvaluationJob]]
+) -> Gates:
+    from training.evaluation.gates import gates_of  # noqa: PLC0415 - needs the dev packages
+
     gates: Gates = {}
     for part in run.parts:
-        gates |= gates_of(part, trials[part.name], part.plan(short), short)
+        gates |= gates_of(part, trials[part.name], short[part.name], run.config)
     return gates
 
 

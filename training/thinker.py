@@ -75,10 +75,10 @@ class ListenerWithPhones(nn.Module):
         return self
 
 
-def listener_of(student: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The weights that are kept, out of those of a student."""
+def listener_of(model: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The weights that are kept, out of those of a listener with the phone head."""
     prefix = "listener."
-    return {name.removeprefix(prefix): w for name, w in student.items() if name.startswith(prefix)}
+    return {name.removeprefix(prefix): w for name, w in model.items() if name.startswith(prefix)}
 
 
 def draw_listening(
@@ -121,14 +121,14 @@ def warped_filters(filters_FM: Tensor, factors_B: Tensor) -> Tensor:
 
 
 def perceive(
-    student: ListenerWithPhones, sequence: Layout, scenes: ListeningBatch, generator: torch.Generator | None
+    model: ListenerWithPhones, sequence: Layout, scenes: ListeningBatch, generator: torch.Generator | None
 ) -> tuple[SpeechDetection, Tensor]:
     """Run whole scenes at once; with a generator, hearing is warped and masked at random.
 
     Returns:
         What the heads say; phone logits [B, S, phones].
     """
-    listener = student.listener
+    listener = model.listener
     ears, size, units = listener.audio_encoder, len(scenes.pcm), sequence.units
     spectrum_BTF, _ = ears.spectrum(scenes.pcm, ears.init_state(size).tail_BN)
     mel_FM = ears.mel_FM
@@ -149,7 +149,7 @@ def perceive(
     out = listener.run(tokens.flatten(1, 2), sequence.kept_steps_R, writer(sequence, []))
     out = out.view(size, units, -1, out.shape[-1])
     sound_out = out[:, :, 1:].flatten(1, 2)
-    return listener.detect(sound_out), student.phones(rms_norm(sound_out))
+    return listener.detect(sound_out), model.phones(rms_norm(sound_out))
 
 
 def _masked(mel_BTM: Tensor, generator: torch.Generator) -> Tensor:
@@ -216,7 +216,7 @@ def train_thinker(
     torch.manual_seed(config.seed)
     listener = start or Listener(sizes)
     listener.vision_encoder = eyes
-    student = ListenerWithPhones(listener, sizes.listener.dim)
+    model = ListenerWithPhones(listener, sizes.listener.dim)
     sequence = lay_sequence(sizes.layout(), Tower.LISTENING, units).to(config.device)
     exam = [
         draw_listening(
@@ -231,21 +231,21 @@ def train_thinker(
         scenes = scenes.to(config.device)
         generator = torch.Generator().manual_seed(config.seed * 1_000_003 + step)
         with torch.autocast(torch.device(config.device).type, torch.bfloat16):
-            return listening_loss(*perceive(student, sequence, scenes, generator), scenes)
+            return listening_loss(*perceive(model, sequence, scenes, generator), scenes)
 
     def evaluate(model: nn.Module, step: int) -> dict[str, float]:
         del step
         assert isinstance(model, ListenerWithPhones)
         return _mean_of(exam, lambda scenes: _examine(model, sequence, scenes.to(config.device)))
 
-    average = train(config, student, losses, evaluate, resume=resume)
-    student.load_state_dict(average)
-    return student.listener.eval()
+    average = train(config, model, losses, evaluate, resume=resume)
+    model.load_state_dict(average)
+    return model.listener.eval()
 
 
 @torch.no_grad()
-def _examine(student: ListenerWithPhones, sequence: Layout, scenes: ListeningBatch) -> dict[str, float]:
-    return listening_accuracy(*perceive(student, sequence, scenes, None), scenes)
+def _examine(model: ListenerWithPhones, sequence: Layout, scenes: ListeningBatch) -> dict[str, float]:
+    return listening_accuracy(*perceive(model, sequence, scenes, None), scenes)
 
 
 def _mean_of(

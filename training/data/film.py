@@ -44,8 +44,8 @@ def write_user(
     marks = rng.uniform(-REACH, REACH, (frames // STRIDE_FRAMES + 2, 2))
     at = np.arange(frames) / STRIDE_FRAMES
     places = np.stack([np.interp(at, np.arange(len(marks)), column) for column in marks.T], axis=1)
-    sight = follow(rng, places, held_out=True)
-    write_mp4(path, list(sight.frames), scene.pcm[: frames * 640])
+    view = follow(rng, places, held_out=True)
+    write_mp4(path, list(view.frames), scene.pcm[: frames * 640])
     content = [
         {"request": event.request.name.lower(), "start_s": event.start_s, "end_s": event.end_s}
         for event in scene.events

@@ -3,10 +3,12 @@
 A gate is the figure of the card minus its scatter: the trials of the whole form are drawn again, with
 replacement, as often as the short form has trials of each kind, and judged as the short form is. The worst
 RARE share of DRAWS such short forms lies beyond the gate. So a gate is as wide as chance makes the short
-form, and what falls below it is less likely to be chance than RARE. Every measure with a goal has a gate,
-unless "never" is so frequent among the draws that nothing could fall beyond it. Where the whole form saw no
-failure at all, its N trials say that failures are less frequent than 3 / N (the rule of three), and the gate
-is where so many would be that rare.
+form, and what falls below it is less likely to be chance than RARE. No draw is worse than the worst trial
+that was seen, which matters where few trials make a measure: so a gate is at least SIGMAS standard
+deviations of the draws from their mean, which is as rare where they are normally distributed. Every measure
+with a goal has a gate, unless "never" is so frequent among the draws that nothing could fall beyond it.
+Where the whole form saw no failure at all, its N trials say that failures are less frequent than 3 / N (the
+rule of three), and the gate is where so many would be that rare.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from training.errors import TrainingError
 from training.evaluation.measures import MEASURES, Bounds, as_json
 from training.evaluation.parts import EvaluationConfig, EvaluationJob, PairTimes, Part, Trial
 
-DRAWS, RARE = 1000, 0.005
+DRAWS, RARE, SIGMAS = 1000, 0.005, 2.576
 MARGIN = 1e-9  # of rounding
 
 Gates = dict[str, Bounds]
@@ -57,6 +59,9 @@ def _bounds(values: NDArray[np.float64], goal: Bounds) -> Bounds | None:
     known = values[~np.isnan(values)]
     low = float(np.quantile(known, RARE, method="lower")) - MARGIN
     high = float(np.quantile(known, 1 - RARE, method="higher")) + MARGIN
+    if np.isfinite(known).all():
+        mean, scatter = float(known.mean()), SIGMAS * float(known.std())
+        low, high = min(low, mean - scatter), max(high, mean + scatter)
     bounds = Bounds(
         low=-math.inf if math.isinf(goal.low) else low, high=math.inf if math.isinf(goal.high) else high
     )

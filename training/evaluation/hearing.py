@@ -68,8 +68,8 @@ Answer = tuple[float, str]
 def listen_to(family: PocketFamily, pcm_N: NDArray[np.float32], rng: np.random.Generator) -> list[Answer]:
     """When (seconds) the agent decides to answer what, in a session with this sound and any picture."""
     conversation = Conversation(family, int(rng.integers(2**31)))
-    sight = watch(rng, len(pcm_N) // UNIT_SAMPLES, held_out=True)
-    heard = [conversation.hear(user).heard for user in observations(family, pcm_N, sight.frames)]
+    view = watch(rng, len(pcm_N) // UNIT_SAMPLES, held_out=True)
+    heard = [conversation.hear(user).heard for user in observations(family, pcm_N, view.frames)]
     return [((unit + 1) * UNIT_S, name) for unit, name in enumerate(heard) if name]
 
 

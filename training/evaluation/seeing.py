@@ -87,9 +87,9 @@ def be_watched(family: PocketFamily, seed: int) -> list[Gaze]:
     rng = judging_rng(seed)
     conversation = Conversation(family, seed)
     path = stroll(rng, GAZE_UNITS * family.media.frames_per_unit)
-    sight = follow(rng, path.astype(np.float32), held_out=True)
+    view = follow(rng, path.astype(np.float32), held_out=True)
     silence = np.zeros(GAZE_UNITS * UNIT_SAMPLES, np.float32)
-    emissions = [conversation.reply(user)[1] for user in observations(family, silence, sight.frames)]
+    emissions = [conversation.reply(user)[1] for user in observations(family, silence, view.frames)]
     gaze = [gaze_of(frame) or (np.nan, np.nan) for emission in emissions for frame in emission.frames]
     # The agent faces the user: what its camera sees on the right is at its left.
     return [Gaze(user=path * (-1, 1), gaze=np.array(gaze))]
@@ -138,14 +138,14 @@ def look_at(family: PocketFamily, scenes: int, seed: int) -> list[VisionTrial]:
     for number in range(scenes):
         rng = judging_rng(seed, number)
         conversation = Conversation(family, seed + number)
-        sight = scene(rng, SCENE_UNITS)
-        for user in observations(family, np.zeros(SCENE_UNITS * UNIT_SAMPLES, np.float32), sight.frames):
+        view = scene(rng, SCENE_UNITS)
+        for user in observations(family, np.zeros(SCENE_UNITS * UNIT_SAMPLES, np.float32), view.frames):
             conversation.hear(user)
-        manners = conversation.state.turn_taking
+        thought = conversation.state.turn_taking
         results.append(
             VisionTrial(
-                there=bool(sight.present[-1]), thought_there=manners.present,
-                colour=Colour(int(sight.colour[-1])).name.lower(), thought_colour=manners.colour.name.lower(),
+                there=bool(view.present[-1]), thought_there=thought.present,
+                colour=Colour(int(view.colour[-1])).name.lower(), thought_colour=thought.colour.name.lower(),
             )
         )  # fmt: skip
     return results
@@ -160,10 +160,10 @@ def ask_about(family: PocketFamily, users: list[Speakers], seed: int) -> list[An
         request = Request.SEE if number % 2 else Request.COLOUR
         question = bank.utterance(int(rng.choice(asking(bank, request))))
         sound = staged(rng, in_turn([question], rng, first_s=FIRST_S, pause_s=FIRST_S), tail_s=TAIL_S).pcm
-        sight = scene(rng, len(sound) // UNIT_SAMPLES)
+        view = scene(rng, len(sound) // UNIT_SAMPLES)
         conversation = Conversation(family, seed + number)
-        said = [conversation.hear(user).text for user in observations(family, sound, sight.frames)]
-        right = reply(request, last="", present=bool(sight.present[-1]), colour=Colour(int(sight.colour[-1])))
+        said = [conversation.hear(user).text for user in observations(family, sound, view.frames)]
+        right = reply(request, last="", present=bool(view.present[-1]), colour=Colour(int(view.colour[-1])))
         results.append(AnswerTrial(asked=question.text, right=right, said="".join(said).strip()))
     return results
 

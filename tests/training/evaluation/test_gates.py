@@ -67,6 +67,19 @@ def test_where_nothing_failed_a_few_failures_are_chance_still() -> None:
     assert 94 < gates_of(PART, perfect, jobs(80, 12), CONFIG)["colour_right"].low < 98
 
 
+def test_a_gate_is_wider_than_the_few_trials_that_were_seen() -> None:
+    def worst(trials: list[Trial], config: EvaluationConfig) -> dict[str, float]:
+        del config
+        return {"silence_after_dbfs": max(trial.result for trial in trials)}
+
+    part = Part(name="part", levels=frozenset({0}), plan=lambda _: [], judge=worst)
+    levels = np.random.default_rng(2).normal(-75, 4, 13)
+    trials = [Trial(kind="session", result=float(level)) for level in levels]
+    short = [EvaluationJob(kind="session", trials=2, do=lambda _: [])]
+    gate = gates_of(part, trials, short, CONFIG)["silence_after_dbfs"]
+    assert levels.max() < gate.high < levels.max() + 8
+
+
 def test_what_fell_is_one_line() -> None:
     gates = {"colour_right": Bounds(low=80), "answer_ms_p50": Bounds(high=400), "psnr": Bounds(low=30)}
     assert list(fallen({"colour_right": 79.0, "answer_ms_p50": math.inf}, gates)) == [
