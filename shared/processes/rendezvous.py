@@ -103,6 +103,7 @@ class RendezvousListener:
         self._callers: queue.Queue[_Caller] = queue.Queue()
         self._room = threading.Semaphore(_MAX_CALLERS)
         self._linked: set[str] = set()
+        self._lock = threading.Lock()  # between who is linked and who is handed on
         threading.Thread(target=self._serve, name="rendezvous", daemon=True).start()
 
     def next_caller(self, timeout_s: float) -> _Caller | None:
@@ -111,9 +112,21 @@ class RendezvousListener:
             return self._callers.get(block=timeout_s > 0, timeout=timeout_s)
         return None
 
+    @property
+    def num_callers(self) -> int:
+        """Callers that have proven themselves and wait for an answer."""
+        return self._callers.qsize()
+
     def linked(self, role: str) -> None:
         """There is a link to a process of this role: others are told that its place is taken."""
-        self._linked.add(role)
+        with self._lock:
+            self._linked.add(role)
+            others = list(iter(lambda: self.next_caller(0), None))
+            for caller in others:
+                if caller.role == role:
+                    _refuse(caller.connection, f"another {role} has that place already")
+                else:
+                    self._callers.put(caller)
 
     def close(self) -> None:
         """Stop listening. May be called twice."""
@@ -149,18 +162,19 @@ class RendezvousListener:
         connection = HandshakeConnection(line)
         try:
             role = connection.admit(self._secret, _MESSAGE_S)
-            if role in self.role.peers and role not in self._linked:
-                self._callers.put(_Caller(role=role, connection=connection))
-                return
-            known = "has that place already" if role in self.role.peers else "is expected here"
-            who = f"another {role}" if role in self.role.peers else f"no {role}"
-            connection.send(Refused(reason=f"rendezvous: {who} {known}"))
+            with self._lock:
+                if role not in self.role.peers:
+                    _refuse(connection, f"no {role} is expected here")
+                elif role in self._linked:
+                    _refuse(connection, f"another {role} has that place already")
+                else:
+                    self._callers.put(_Caller(role=role, connection=connection))
         except (OSError, StrangerError) as error:
             peers = " or ".join(self.role.peers)
             _log.warning("rendezvous: turned away a caller that is no %s (%.200r)", peers, str(error))
+            line.close()
         finally:
             self._room.release()
-        line.close()
 
 
 def accept_peers(
@@ -193,7 +207,7 @@ def accept_peers(
             wait = _Wait(
                 f"the {' and the '.join(missing)} at {listener.host}:{listener.port}", timeout_s, stop
             )
-            role, links[role] = _next_link(listener, params, missing, wait)
+            role, links[role] = _next_link(listener, params, wait)
             listener.linked(role)
     except BaseException:
         for link in links.values():
@@ -202,17 +216,13 @@ def accept_peers(
     return links
 
 
-def _next_link(
-    listener: RendezvousListener, params: HandshakeParams, missing: list[str], wait: _Wait
-) -> tuple[str, LinkEnd]:
+def _next_link(listener: RendezvousListener, params: HandshakeParams, wait: _Wait) -> tuple[str, LinkEnd]:
     while True:
         caller = listener.next_caller(wait.slice_s())
         if caller is None:
             continue
         try:
-            if caller.role in missing:
-                return caller.role, _answer(caller, params, listener.role.name)
-            caller.connection.line.close()  # two of a role came at once
+            return caller.role, _answer(caller, params, listener.role.name)
         except _LostPeerError as error:
             _log.warning("rendezvous: the %s went away (%s)", caller.role, error)
         except (RendezvousError, LinkUnavailable) as error:  # that must not end this process
@@ -344,6 +354,12 @@ def _introduce(
         return join_link(answer.link, answer.address, params.shape, peer, _OPENING_S, device=params.device)
     except (OSError, RuntimeError) as error:
         raise _LostPeerError(error) from error
+
+
+def _refuse(connection: HandshakeConnection, why: str) -> None:
+    with suppress(OSError):
+        connection.send(Refused(reason=f"rendezvous: {why}"))
+    connection.line.close()
 
 
 def _call(host: str, port: int) -> socket.socket | None:

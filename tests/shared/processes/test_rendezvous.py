@@ -50,6 +50,10 @@ def listener() -> Iterator[RendezvousListener]:
         yield listener
 
 
+def failed(side: Future[LinkEnd]) -> bool:
+    return side.exception(PATIENCE_S) is not None
+
+
 def accepted(listener: RendezvousListener, params: HandshakeParams, **options: Any) -> LinkEnd:
     return accept_peers(listener, params, **options)["performer"]
 
@@ -220,6 +224,23 @@ def test_a_second_performer_is_told_that_the_place_is_taken(
         with pytest.raises(RendezvousError, match="rendezvous: another performer has that place already"):
             joined(HOST, listener.port, PARAMS, timeout_s=PATIENCE_S)
         check_it_works(thinker_end, performer_end)
+
+
+def test_of_two_performers_at_once_one_is_told_that_the_place_is_taken(
+    threads: ThreadPoolExecutor, listener: RendezvousListener
+) -> None:
+    """Both have proven themselves before the Thinker looks."""
+    performers = [join(threads, listener.port) for _ in range(2)]
+    while listener.num_callers < 2:
+        time.sleep(0.01)
+    thinker = accept(threads, listener)
+    with thinker.result() as thinker_end:
+        (refused,) = [performer for performer in performers if failed(performer)]
+        performers.remove(refused)
+        with pytest.raises(RendezvousError, match="another performer has that place already"):
+            refused.result()
+        with performers[0].result() as performer_end:
+            check_it_works(thinker_end, performer_end)
 
 
 def test_who_is_not_expected_is_told(listener: RendezvousListener) -> None:
