@@ -272,19 +272,19 @@ class DeviceUser:
 
 def open_devices(*, microphone: str | None, camera: str | None, wait_camera_s: float = 5.0) -> DeviceUser:
     """Open what there is; what is missing is a warning. None as a name means: not wanted."""
-    ears, eyes = None, None
+    own_microphone, webcam = None, None
     if microphone is not None:
         try:
-            ears = Microphone(microphone)
-            log.info("microphone: %s", ears.name)
-            ears.wait_started(START_S)
+            own_microphone = Microphone(microphone)
+            log.info("microphone: %s", own_microphone.name)
+            own_microphone.wait_started(START_S)
         except MediaDeviceError as error:
             log.warning("going on without a microphone: %s", error)
     if camera is not None:
         try:
-            eyes = Webcam(camera)
-            if not eyes.wait_opened(wait_camera_s):
+            webcam = Webcam(camera)
+            if not webcam.wait_opened(wait_camera_s):
                 log.warning("camera %s is slow to open: going on, it may still come", camera)
         except MediaDeviceError as error:
             log.warning("going on without a camera: %s", error)
-    return DeviceUser(microphone=ears, webcam=eyes)
+    return DeviceUser(microphone=own_microphone, webcam=webcam)

@@ -129,16 +129,18 @@ def perceive(
         What the heads say; phone logits [B, S, phones].
     """
     listener = model.listener
-    ears, size, units = listener.audio_encoder, len(scenes.pcm), sequence.units
-    spectrum_BTF, _ = ears.spectrum(scenes.pcm, ears.init_state(size).tail_BN)
-    mel_FM = ears.mel_FM
+    audio_encoder, size, units = listener.audio_encoder, len(scenes.pcm), sequence.units
+    spectrum_BTF, _ = audio_encoder.spectrum(scenes.pcm, audio_encoder.init_state(size).tail_BN)
+    mel_FM = audio_encoder.mel_FM
     if generator is None:
-        mel_BTM = ears.loudness(spectrum_BTF @ mel_FM)
+        mel_BTM = audio_encoder.loudness(spectrum_BTF @ mel_FM)
     else:
         factors = WARP[0] + (WARP[1] - WARP[0]) * torch.rand(size, generator=generator)
-        mel_BTM = ears.loudness(torch.bmm(spectrum_BTF, warped_filters(mel_FM, factors.to(mel_FM.device))))
+        mel_BTM = audio_encoder.loudness(
+            torch.bmm(spectrum_BTF, warped_filters(mel_FM, factors.to(mel_FM.device)))
+        )
         mel_BTM = _masked(mel_BTM, generator)
-    heard = ears.tokens(mel_BTM, init_contexts(ears.blocks, size))
+    heard = audio_encoder.tokens(mel_BTM, init_contexts(audio_encoder.blocks, size))
     dark = -torch.ones(1, *scenes.frames.shape[2:], device=scenes.pcm.device)
     with torch.no_grad():
         seen = listener.vision_encoder(torch.cat([scenes.frames.flatten(0, 1), dark]))[:, 0]

@@ -28,7 +28,7 @@ CHUNK_FRAMES = 64
 ORDER_SEED, TRACK_SEED, HELD_OUT_SEED = 5, 100, 199
 # Share of all pauses, from, to. In the longest ones the agent has long been listening.
 PAUSES_S = ((0.5, 0.0, 0.4), (0.25, 0.4, 2.0), (0.15, 2.0, 6.0), (0.1, 6.0, 12.0))
-HUSHED = 0.15  # share of the sentences in which it is told to stop
+CUT_SHORT = 0.15  # share of the sentences in which it is told to stop
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,7 +59,7 @@ class SpeechTimeline:
 
 
 def lay_out(
-    utterances: list[AgentUtterance], rng: np.random.Generator, *, hushed: float = HUSHED
+    utterances: list[AgentUtterance], rng: np.random.Generator, *, cut_short: float = CUT_SHORT
 ) -> SpeechTimeline:
     """Put sentences after one another with pauses between, all starting on a frame; cut some of them short.
 
@@ -70,7 +70,7 @@ def lay_out(
         _, low, high = PAUSES_S[rng.choice(len(PAUSES_S), p=[share for share, _, _ in PAUSES_S])]
         pause = round(rng.uniform(low, high) * 25)
         spoken = _on_frames(utterance)
-        if rng.uniform() < hushed:
+        if rng.uniform() < cut_short:
             spoken = _hush(spoken, int(rng.integers(1, len(spoken.slots))))
         start_s = (len(slots) + pause) * 0.04
         phones.append(("pau", start_s))

@@ -41,7 +41,7 @@ def test_slots_fill_the_frames_and_end_in_silence(frames: int) -> None:
 
 def test_a_timeline_keeps_sound_slots_and_lips_together() -> None:
     spoken = [utterance(), utterance(9_001), utterance(FRAME_SAMPLES * 20)]
-    timeline = lay_out(spoken, np.random.default_rng(4), hushed=0)
+    timeline = lay_out(spoken, np.random.default_rng(4), cut_short=0)
     assert len(timeline.pcm) == len(timeline.slots) * FRAME_SAMPLES
     assert len(timeline.phones) == len(spoken) * (1 + len(PHONES))
     for index, one in enumerate(spoken):
@@ -63,7 +63,7 @@ def test_the_same_seed_lays_out_the_same_timeline() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_hushed_sentence_stops_within_a_frame(seed: int) -> None:
-    timeline = lay_out([utterance()], np.random.default_rng(seed), hushed=1)
+    timeline = lay_out([utterance()], np.random.default_rng(seed), cut_short=1)
     assert len(timeline.pcm) == len(timeline.slots) * FRAME_SAMPLES
     last = len(timeline.slots) - 1  # the frame in which the sound fades
     sound = timeline.pcm.reshape(-1, FRAME_SAMPLES)
@@ -79,15 +79,15 @@ def test_a_hushed_sentence_stops_within_a_frame(seed: int) -> None:
 
 
 def test_about_as_many_sentences_are_hushed_as_asked_for() -> None:
-    whole = lay_out([utterance()] * 400, np.random.default_rng(0), hushed=0)
-    some = lay_out([utterance()] * 400, np.random.default_rng(0), hushed=0.25)
+    whole = lay_out([utterance()] * 400, np.random.default_rng(0), cut_short=0)
+    some = lay_out([utterance()] * 400, np.random.default_rng(0), cut_short=0.25)
     ends = [sum(name == "ow" for name, _ in timeline.phones) for timeline in (whole, some)]
     assert ends[0] == 400
     assert 320 < ends[1] < 400
 
 
 def test_some_pauses_are_long_enough_to_have_long_been_listening() -> None:
-    timeline = lay_out([utterance()] * 400, np.random.default_rng(0), hushed=0)
+    timeline = lay_out([utterance()] * 400, np.random.default_rng(0), cut_short=0)
     begins = [0.0, *(end_s for _, end_s in timeline.phones)]
     pauses = np.array(
         [end_s - begin_s for (_, end_s), begin_s in zip(timeline.phones, begins, strict=False)]

@@ -21,7 +21,7 @@ from websockets.protocol import State
 from protocol.errors import CloseCode
 from thinker.server.limits import TokenBucket
 
-FRAMES_BURST = 500  # over the allowance of messages, so that an excess of those has its own answer
+FRAMES_BURST = 500  # over the token bucket of messages, so that an excess of those has its own answer
 FRAMES_PER_S = 250
 PIECE_BYTES = 4096  # holds 682 frames at most: so many are parsed before they are counted
 UNSENT_S = 5.0  # how long a client may take to read the rest, once the session is over

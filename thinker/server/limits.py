@@ -9,7 +9,7 @@ from protocol.errors import Close, CloseCode
 class ClientLimits:
     """What a client may do, how long it may take, and how many there may be.
 
-    The allowance counts one for a message and one more for every `allowance_bytes` of it; a session needs
+    The token bucket counts one for a message and one more for every `bucket_bytes` of it; a session needs
     about 30 a second.
     """
 
@@ -20,9 +20,9 @@ class ClientLimits:
     ping_every_s: float = 5.0
     close_s: float = 2.0
     warn_every_s: float = 1.0
-    allowance_burst: int = 400
-    allowance_per_s: int = 200
-    allowance_bytes: int = 64 * 1024
+    bucket_burst: int = 400
+    bucket_per_s: int = 200
+    bucket_bytes: int = 64 * 1024
     waiting_user_units: int = 8
     waiting_agent_units: int = 4
     waiting_messages: int = 512  # over the burst: each of its messages may have an answer
@@ -39,12 +39,12 @@ class LimitChecker:
     def __init__(self, limits: ClientLimits, *, now: float) -> None:
         self._limits = limits
         self._opened_at = self._received_at = now
-        self._allowance = TokenBucket(burst=limits.allowance_burst, per_s=limits.allowance_per_s, now=now)
+        self._bucket = TokenBucket(burst=limits.bucket_burst, per_s=limits.bucket_per_s, now=now)
 
     def received(self, size: int, *, now: float) -> Close | None:
         """A message of so many bytes came; the reason to end, when it is more than a session needs."""
         self._received_at = now
-        if self._allowance.spend(1 + size / self._limits.allowance_bytes, now):
+        if self._bucket.spend(1 + size / self._limits.bucket_bytes, now):
             return None
         return Close(CloseCode.POLICY, "more messages or bytes than a session needs")
 

@@ -15,7 +15,7 @@ CONFIG = TransformerConfig(dim=48, layers=3, heads=8, kv_heads=4, head_dim=8, ff
 TOKENS = 5
 
 
-class Meeting:
+class SummedRanks:
     """Where ranks that are threads add up."""
 
     def __init__(self, ranks: int) -> None:
@@ -58,10 +58,10 @@ def run(model: Transformer) -> Tensor:
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_ranks_give_what_one_gives(ranks: int) -> None:
-    meeting = Meeting(ranks)
+    summed = SummedRanks(ranks)
     parts = [transformer() for _ in range(ranks)]
     for rank, part in enumerate(parts):
-        shard(part, meeting.share(rank))
+        shard(part, summed.share(rank))
     with ThreadPoolExecutor(ranks) as threads:
         outs = list(threads.map(run, parts))
     expected = run(transformer())

@@ -1,17 +1,17 @@
-"""What a client may do: an allowance that comes back with time, and bounds on its silence."""
+"""What a client may do: an bucket that comes back with time, and bounds on its silence."""
 
 from protocol.errors import CloseCode
 from thinker.server.limits import ClientLimits, LimitChecker, TokenBucket
 
-LIMITS = ClientLimits(hello_s=10.0, silent_s=20.0, allowance_burst=4, allowance_per_s=2, allowance_bytes=100)
+LIMITS = ClientLimits(hello_s=10.0, silent_s=20.0, bucket_burst=4, bucket_per_s=2, bucket_bytes=100)
 
 
-def test_an_allowance_is_a_burst_and_a_rate() -> None:
-    allowance = TokenBucket(burst=10, per_s=2, now=100.0)
-    assert allowance.spend(10, 100.0)
-    assert not allowance.spend(1, 100.0)
-    assert allowance.spend(1, 101.0)
-    assert not allowance.spend(11, 1_000.0), "it holds no more than the burst"
+def test_an_bucket_is_a_burst_and_a_rate() -> None:
+    bucket = TokenBucket(burst=10, per_s=2, now=100.0)
+    assert bucket.spend(10, 100.0)
+    assert not bucket.spend(1, 100.0)
+    assert bucket.spend(1, 101.0)
+    assert not bucket.spend(11, 1_000.0), "it holds no more than the burst"
 
 
 def test_a_large_message_counts_for_several() -> None:

@@ -380,7 +380,7 @@ async def test_a_rate_that_nothing_has_is_refused(server: Any, rate: int) -> Non
 
 
 async def test_a_flood_is_cut_off(run_server: Any) -> None:
-    async with run_server(limits=ClientLimits(allowance_burst=50, allowance_per_s=1)) as server:
+    async with run_server(limits=ClientLimits(bucket_burst=50, bucket_per_s=1)) as server:
         async with await server.connect() as client:
             await client.start()
             with contextlib.suppress(ConnectionClosed):
@@ -395,7 +395,7 @@ async def test_a_whole_burst_is_answered(server: Any) -> None:
     """It arrives at once, so all the answers wait before the first one is written."""
     async with await server.connect() as client:
         await client.start()
-        pings = range(ClientLimits().allowance_burst - 10)
+        pings = range(ClientLimits().bucket_burst - 10)
         for ping in pings:
             await client.say(m.Ping(sent_us=ping))
         assert [(await client.next(m.Pong)).sent_us for _ in pings] == list(pings)
