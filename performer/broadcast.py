@@ -62,7 +62,6 @@ class _FollowerReceiver:
         self._group = group
 
     def receive(self, timeout_s: float, what: str = A_MESSAGE) -> LinkMessage:
-        """What the leader has received."""
         del timeout_s, what
         return self._group.receive_broadcast()
 
@@ -77,7 +76,6 @@ class _DroppingSender:
         self._room = torch.empty(num_bytes, dtype=torch.uint8)
 
     def reserve(self, timeout_s: float, what: str = A_MESSAGE) -> Tensor:
-        """Room for latents."""
         del timeout_s, what
         return self._room
 

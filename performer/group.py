@@ -96,7 +96,6 @@ class RankGroup:
 
     @property
     def shard(self) -> ShardSpec:
-        """What this rank computes."""
         return ShardSpec(rank=self.rank, ranks=self.ranks, reduce=self.reduce)
 
     def reach(self, barrier: str) -> None:

@@ -23,33 +23,24 @@ RETURN_WITHIN_S = 5.0
 class Answers(Protocol):
     """What the loop needs of a `Sender`."""
 
-    def reserve(self, timeout_s: float, what: str = ...) -> Tensor:
-        """A buffer for a payload."""
-
-    def send(self, header: SliceHeader) -> None:
-        """Send what was written to it."""
+    def reserve(self, timeout_s: float, what: str = ...) -> Tensor: ...
+    def send(self, header: SliceHeader) -> None: ...
 
 
 class Messages(Protocol):
     """What the loop needs of a `Receiver`."""
 
-    def receive(self, timeout_s: float, what: str = ...) -> LinkMessage:
-        """The next one."""
-
-    def release(self) -> None:
-        """Give its buffer back."""
+    def receive(self, timeout_s: float, what: str = ...) -> LinkMessage: ...
+    def release(self) -> None: ...
 
 
 class Ends(Protocol):
     """Both directions: a `LinkEnd`, or what a rank of a group has for one."""
 
     @property
-    def sender(self) -> Answers:
-        """To the Thinker."""
-
+    def sender(self) -> Answers: ...
     @property
-    def receiver(self) -> Messages:
-        """From the Thinker."""
+    def receiver(self) -> Messages: ...
 
 
 def perform(

@@ -20,7 +20,6 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]  # 2**53: the largest integ
 Epoch = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
 Size = Annotated[int, msgspec.Meta(ge=1, le=16384)]
 Rate = Annotated[int, msgspec.Meta(ge=1, le=384_000)]
-Millis = Annotated[float, msgspec.Meta(ge=0)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 Secret = Annotated[str, msgspec.Meta(max_length=256)]
 UserText = Annotated[str, msgspec.Meta(min_length=1)]  # over MAX_TEXT_CHARS: refused, the session goes on

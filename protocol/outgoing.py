@@ -53,12 +53,10 @@ class OutgoingQueue:
         self._mark = NO_FLAGS
 
     def __len__(self) -> int:
-        """Units that wait to be sent."""
         return len(self._waiting)
 
     @property
     def in_flight(self) -> int:
-        """Units sent and not acknowledged."""
         return len(self._in_flight)
 
     @property

@@ -197,7 +197,6 @@ class ClientProtocol(_Protocol):
         self.stale_units = 0
 
     def hello(self) -> str:
-        """The hello, to be sent first."""
         assert self.state is State.HELLO, f"hello while {self.state.value}"
         self.state = State.QUEUED
         return m.encode_control(self._hello)

@@ -86,7 +86,6 @@ class UnitClock:
 
     @property
     def paced(self) -> bool:
-        """Whether ticks come in their time."""
         return self.clock.paced
 
     def start(self, at: float | None = None) -> None:
@@ -103,7 +102,6 @@ class UnitClock:
         return self.deadline(k) if self.paced else self.clock.now()
 
     def due(self, k: int) -> bool:
-        """Whether tick `k` has come."""
         return not self.paced or self.clock.now() >= self.deadline(k)
 
     def wait(self, k: int, wakeup: Wakeup | None = None) -> bool:

@@ -25,5 +25,4 @@ class Media:
 
     @property
     def input_unit_samples(self) -> int:
-        """Samples of the user's sound in one unit."""
         return self.input_rate * self.unit_ms // 1000

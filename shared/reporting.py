@@ -51,7 +51,6 @@ class Stages:
         self._lock = threading.Lock()
 
     def record(self, name: str, seconds: float) -> None:
-        """Add one duration of stage `name`, in seconds."""
         with self._lock:
             self._histograms[name].record(seconds)
 

@@ -32,15 +32,12 @@ class StreamEvent:
         self._event.record(api.current_stream(index))
 
     def wait(self) -> None:
-        """Hold the calling thread."""
         self._event.synchronize()
 
     def gate(self) -> None:
-        """Hold the current stream."""
         self._api.current_stream(self._index).wait_event(self._event)
 
     def done(self) -> bool:
-        """Ask without waiting."""
         return bool(self._event.query())
 
 
@@ -59,7 +56,6 @@ class Accelerator(Device):
 
     @property
     def name(self) -> str:
-        """The product's name."""
         return str(self._api.get_device_name(self.index))
 
     def _torch_device(self) -> torch.device:
@@ -81,12 +77,10 @@ class Accelerator(Device):
         return int(free + unused)
 
     def event(self) -> Event:
-        """Mark this point of the current stream."""
         return StreamEvent(self._api, self.index)
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Make the side stream current."""
         api = self._api
         if self._side is None:
             self._side = api.Stream(self.index)
@@ -95,25 +89,21 @@ class Accelerator(Device):
             yield
 
     def host_buffer(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
-        """Pinned memory."""
         return torch.empty(shape, dtype=dtype, pin_memory=True)
 
     def to_host(self, x: Tensor, out: Tensor) -> Event:
-        """On the side stream."""
         with self.aside():
             out.copy_(x, non_blocking=True)
             x.record_stream(self._side)  # or the allocator could give its memory away too soon
             return self.event()
 
     def fetch(self, x: Tensor) -> Tensor:
-        """Through pinned memory."""
         out = self.host_buffer(*x.shape, dtype=x.dtype)
         self.to_host(x, out).wait()
         return out
 
     @torch.inference_mode()
     def captured(self, work: Work, examples: Sequence[Tensor]) -> Work:
-        """Record `work` as a graph."""
         with self._api.device(self.index):
             inputs = [example.clone() for example in examples]
             stream = self._api.Stream(self.index)

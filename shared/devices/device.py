@@ -41,7 +41,6 @@ class HostEvent:
         """Nothing to hold."""
 
     def done(self) -> bool:
-        """Always."""
         return True
 
 
@@ -72,7 +71,6 @@ class Device:
 
     @property
     def name(self) -> str:
-        """The product's name."""
         return cpu_model()
 
     def _torch_device(self) -> torch.device:

@@ -6,10 +6,9 @@ host the link copies nothing, and no payload is ever allocated. Each sender and 
 thread; the two of an end may belong to different threads.
 """
 
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
-from types import TracebackType
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
@@ -44,7 +43,6 @@ class Sender(Protocol):
             LinkTimeout: no buffer became free in time: the peer does not keep up.
             LinkClosed: the peer is gone.
         """
-        ...
 
     def send(self, header: SliceHeader) -> None:
         """Send `header` and the first `header.payload_bytes` of the buffer; never waits for the peer.
@@ -53,11 +51,9 @@ class Sender(Protocol):
 
         A peer that is gone by now shows at the next `reserve`.
         """
-        ...
 
     def close(self) -> None:
         """Refuse further use."""
-        ...
 
 
 class Receiver(Protocol):
@@ -72,7 +68,6 @@ class Receiver(Protocol):
             LinkClosed: the peer is gone and everything that it sent has been taken.
             SliceError: what came is not what was sent; the link is of no more use.
         """
-        ...
 
     def receive(self, timeout_s: float, what: str = A_MESSAGE) -> LinkMessage:
         """The next message, waiting up to `timeout_s` seconds without using the core; valid until `release`.
@@ -85,23 +80,18 @@ class Receiver(Protocol):
             LinkTimeout: nothing came; the text names the peer, the direction and `what`.
             LinkClosed, SliceError: as `poll`.
         """
-        ...
 
     def release(self) -> None:
         """Give the last message's buffer back to the sender; its payload must not be used any more."""
-        ...
 
     def wait(self, timeout_s: float | None) -> bool:
         """Wait for a message or for the peer's end, to 0.1 ms; True when `poll` has something to tell."""
-        ...
 
     def filenos(self) -> tuple[int, ...]:
         """Descriptors that are readable when `poll` has something to tell; for waits on several sources."""
-        ...
 
     def close(self) -> None:
         """Refuse further use."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -126,26 +116,18 @@ class LinkShape:
         return replace(self, to_peer=self.from_peer, from_peer=self.to_peer)
 
 
-class LinkEnd:
+@dataclass(kw_only=True, eq=False)
+class LinkEnd(AbstractContextManager["LinkEnd"]):
     """One process's end of a link. A context manager: leaving it closes the end."""
 
-    def __init__(
-        self, *, kind: str, sender: Sender, receiver: Receiver, peer: Peer, resources: ExitStack
-    ) -> None:
-        """Put an end together.
-
-        Args:
-            kind: "shm", "gloo", …: what was chosen, for logs and reports.
-            sender: To the peer.
-            receiver: From the peer.
-            peer: The process at the other end; closed last, because the other side takes its end as final.
-            resources: What the link opened, closed before the peer.
-        """
-        self.kind = kind
-        self.sender = sender
-        self.receiver = receiver
-        self.peer = peer
-        self._resources = resources
+    kind: str
+    """What was chosen, for logs and reports: "shm", "gloo", …"""
+    sender: Sender
+    receiver: Receiver
+    peer: Peer
+    """The process at the other end; closed last, because the other side takes its end as final."""
+    resources: ExitStack
+    """What the link opened, closed before the peer."""
 
     def close(self) -> None:
         """Let what was committed leave, then close; the other end sees LinkClosed after the last message.
@@ -155,13 +137,8 @@ class LinkEnd:
         """
         self.sender.close()
         self.receiver.close()
-        self._resources.close()
+        self.resources.close()
         self.peer.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

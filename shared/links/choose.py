@@ -46,14 +46,18 @@ class Offer(Protocol):
     """A link that one process has prepared and the other has not yet joined."""
 
     address: str
+    """What the peer needs to join."""
 
     def open(self, peer: Peer, timeout_s: float) -> LinkEnd:
-        """Wait for the peer and return the listening end."""
-        ...
+        """Wait for the peer and return the listening end.
+
+        Raises:
+            OSError, RuntimeError: it did not come in time, or went.
+            LinkUnavailable: who came in its place may not.
+        """
 
     def close(self) -> None:
         """Drop what only the set-up needed; before or after `open`."""
-        ...
 
 
 def missing(link: str, device: str = "cpu") -> str | None:

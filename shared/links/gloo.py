@@ -49,21 +49,14 @@ class GlooOffer:
         self._token = secrets.token_hex(16)
         self._listener = listen_on(own_host)
         self.address = f"{self._listener.getsockname()[1]} {self._token}"
-        """What the peer needs to join: a port of the host that it called, and a prefix of keys."""
 
     def open(self, peer: Peer, timeout_s: float) -> LinkEnd:
-        """Form a process group with the peer.
-
-        Raises:
-            RuntimeError: it did not come in time, or went.
-        """
         store = host_store(self._listener, timeout_s)
         group = gloo_group(PrefixStore(self._token, store), LISTENER_RANK, 2, self._host, timeout_s)
         return _end(group, LISTENER_RANK, self._shape, peer)
 
     def close(self) -> None:
-        """Close the port, unless the store has taken it over."""
-        self._listener.close()
+        self._listener.close()  # unless the store has taken it over
 
 
 def join_gloo(address: str, shape: LinkShape, peer: Peer, timeout_s: float) -> LinkEnd:

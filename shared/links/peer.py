@@ -2,12 +2,11 @@
 
 import socket
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 
-class Peer:
+class Peer(AbstractContextManager["Peer"]):
     """A connection to watch: no one writes to it, and its end is the end of the peer, `kill -9` included.
 
     A host that vanishes from the network is noticed by keep-alive probes in about 4 s.
@@ -67,12 +66,7 @@ class Peer:
         self._gone = True
         self._connection.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -47,74 +47,60 @@ class Slot:
         return cls(header=memory[:HEADER_BYTES].numpy().data, payload=payload)
 
 
+@dataclass(kw_only=True, eq=False)
 class RingSender:
-    """The writing end; see `shared.links.base.Sender`."""
+    """The writing end; see `shared.links.base.Sender`.
 
-    def __init__(
-        self,
-        *,
-        max_bytes: int,
-        slots: Sequence[Slot],
-        released: EventCounter,
-        publish: Callable[[int, int], None],
-        peer: Peer,
-    ) -> None:
-        """Make the end over `slots`.
+    `released` counts the slots that may be filled again, in the order in which they were sent. `publish` is
+    called with a slot's index and the bytes of its payload, when its header is written.
+    """
 
-        Args:
-            max_bytes: Largest payload.
-            slots: The ring, writable.
-            released: Counts the slots that may be filled again, in the order in which they were sent.
-            publish: Called with a slot's index and the bytes of its payload, when its header is written.
-            peer: Who reads.
-        """
-        self.max_bytes = max_bytes
-        self._slots = slots
-        self._released = released
-        self._publish = publish
-        self._peer = peer
-        self._label = f"link to the {peer.name}"
-        self._poller = Poller((released.fileno(), peer.fileno()))
-        self._idle = list(range(len(slots)))
+    max_bytes: int
+    slots: Sequence[Slot]
+    released: EventCounter
+    publish: Callable[[int, int], None]
+    peer: Peer
+
+    def __post_init__(self) -> None:
+        self._label = f"link to the {self.peer.name}"
+        self._poller = Poller((self.released.fileno(), self.peer.fileno()))
+        self._idle = list(range(len(self.slots)))
         self._in_flight: deque[int] = deque()
         self._reserved: int | None = None
         self._closed = False
 
     def reserve(self, timeout_s: float, what: str = A_MESSAGE) -> Tensor:
-        """See `Sender.reserve`."""
         if self._closed:
             raise LinkClosed(f"{self._label}: this end was closed")
-        if self._peer.known_gone:
-            raise _gone(self._label, self._peer)
+        if self.peer.known_gone:
+            raise _gone(self._label, self.peer)
         if self._reserved is None:
             self._reserved = self._take_idle(timeout_s, what)
-        return self._slots[self._reserved].payload
+        return self.slots[self._reserved].payload
 
     def send(self, header: SliceHeader) -> None:
-        """See `Sender.send`."""
         assert self._reserved is not None, "send without reserve"
-        num_bytes, slot = header.payload_bytes, self._slots[self._reserved]
+        num_bytes, slot = header.payload_bytes, self.slots[self._reserved]
         assert 0 <= num_bytes <= self.max_bytes, f"{num_bytes} bytes in a buffer of {self.max_bytes}"
         checksum = _checksum(slot.payload[:num_bytes]) if _is_checked(header) else 0
         sent_at_ns = header.sent_at_ns or time.monotonic_ns()
         pack_header_into(slot.header, header, sent_at_ns=sent_at_ns, checksum=checksum)
-        self._publish(self._reserved, num_bytes)
+        self.publish(self._reserved, num_bytes)
         self._in_flight.append(self._reserved)
         self._reserved = None
-        self._peer.gone()  # for the next `reserve`; asked now, when no message waits for the answer
+        self.peer.gone()  # for the next `reserve`; asked now, when no message waits for the answer
 
     def close(self) -> None:
-        """Refuse further use; the slots are not touched."""
         self._closed = True
 
     def _take_idle(self, timeout_s: float, what: str) -> int:
-        self._collect(self._released.take())
+        self._collect(self.released.take())
         if not self._idle:
-            self._collect(_take(self._released, self._poller, self._peer, timeout_s))
+            self._collect(_take(self.released, self._poller, self.peer, timeout_s))
         if self._idle:
             return self._idle.pop()
-        if self._peer.gone():
-            raise _gone(self._label, self._peer)
+        if self.peer.gone():
+            raise _gone(self._label, self.peer)
         waiting = f"{len(self._in_flight)} messages are in flight"
         raise LinkTimeout(f"{self._label}: it freed no buffer for {what} within {timeout_s:.3g} s, {waiting}")
 
@@ -123,79 +109,58 @@ class RingSender:
             self._idle.append(self._in_flight.popleft())
 
 
+@dataclass(kw_only=True, eq=False)
 class RingReceiver:
-    """The reading end; see `shared.links.base.Receiver`."""
+    """The reading end; see `shared.links.base.Receiver`.
 
-    def __init__(
-        self,
-        *,
-        max_bytes: int,
-        slots: Sequence[Slot],
-        ready: EventSemaphore,
-        recycle: Callable[[int], None],
-        peer: Peer,
-        order: Sequence[int] | None = None,
-        drain: Callable[[], None] | None = None,
-    ) -> None:
-        """Make the end over `slots`.
+    `ready` counts the messages that may be taken; `recycle` is called with the index of a slot whose message
+    was released. `order` says which slot each of as many messages lies in, over and over, if not one after
+    the other. `drain` is called when the peer is gone, before `ready` is believed, for a link on which
+    messages can still be under way then; it must return in bounded time.
+    """
 
-        Args:
-            max_bytes: Largest payload.
-            slots: The ring.
-            ready: Counts the messages that may be taken.
-            recycle: Called with the index of a slot whose message was released.
-            peer: Who writes.
-            order: Which slot each of as many messages lies in, over and over, if not one after the other.
-            drain: Called when the peer is gone, before `ready` is believed: for a link on which messages
-                can still be under way then. Must return in bounded time.
-        """
-        self.max_bytes = max_bytes
-        self._slots = slots
-        self._ready = ready
-        self._order = order if order is not None else range(len(slots))
-        self._recycle = recycle
-        self._peer = peer
-        self._label = f"link from the {peer.name}"
-        self._drain = drain
+    max_bytes: int
+    slots: Sequence[Slot]
+    ready: EventSemaphore
+    recycle: Callable[[int], None]
+    peer: Peer
+    order: Sequence[int] = ()
+    drain: Callable[[], None] = lambda: None
+
+    def __post_init__(self) -> None:
+        self.order = self.order or range(len(self.slots))
+        self._label = f"link from the {self.peer.name}"
         self._poller = Poller(self.filenos())
         self._next = 0  # of the order
         self._held: int | None = None
         self._closed = False
 
     def poll(self) -> LinkMessage | None:
-        """See `Receiver.poll`."""
         self._check_free()
-        if self._ready.take() or (self._peer.gone() and self._take_last()):
+        if self.ready.take() or (self.peer.gone() and self._take_last()):
             return self._hold()
         return None
 
     def receive(self, timeout_s: float, what: str = A_MESSAGE) -> LinkMessage:
-        """See `Receiver.receive`."""
         self._check_free()
-        if _take(self._ready, self._poller, self._peer, timeout_s) or (
-            self._peer.gone() and self._take_last()
-        ):
+        if _take(self.ready, self._poller, self.peer, timeout_s) or (self.peer.gone() and self._take_last()):
             return self._hold()
         raise LinkTimeout(f"{self._label}: {what} did not come within {timeout_s:.3g} s, but it is alive")
 
     def release(self) -> None:
-        """See `Receiver.release`."""
         assert self._held is not None, "release without a message"
         released, self._held = self._held, None
         if not self._closed:
-            self._recycle(released)
+            self.recycle(released)
 
     def wait(self, timeout_s: float | None) -> bool:
-        """See `Receiver.wait`."""
         self._check_open()
         return self._poller.wait(timeout_s)
 
     def filenos(self) -> tuple[int, ...]:
-        """See `Receiver.filenos`."""
-        return self._ready.fileno(), self._peer.fileno()
+        return self.ready.fileno(), self.peer.fileno()
 
     def close(self) -> None:
-        """Refuse further use; the slots are not touched."""
         self._closed = True
 
     def _check_open(self) -> None:
@@ -208,18 +173,17 @@ class RingReceiver:
 
     def _take_last(self) -> bool:
         """Take one of the messages that the peer sent before it went."""
-        if self._drain is not None:
-            self._drain()
-        if not self._ready.take():
-            raise _gone(self._label, self._peer)
+        self.drain()
+        if not self.ready.take():
+            raise _gone(self._label, self.peer)
         return True
 
     def _hold(self) -> LinkMessage:
-        index = self._order[self._next]
-        if index >= len(self._slots):
-            raise SliceError(f"{self._label}: a message in slot {index} of {len(self._slots)}")
-        self._next = (self._next + 1) % len(self._slots)
-        slot = self._slots[index]
+        index = self.order[self._next]
+        if index >= len(self.slots):
+            raise SliceError(f"{self._label}: a message in slot {index} of {len(self.slots)}")
+        self._next = (self._next + 1) % len(self.slots)
+        slot = self.slots[index]
         header = unpack_header(slot.header)
         if header.payload_bytes > self.max_bytes:
             raise SliceError(

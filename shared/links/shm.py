@@ -67,7 +67,6 @@ class MemoryRing:
         )
 
     def sender(self, peer: Peer) -> RingSender:
-        """The writing end."""
         turns = itertools.cycle(range(len(self.slots)))
 
         def publish(index: int, num_bytes: int) -> None:  # noqa: ARG001 — the message lies where it is read
@@ -79,8 +78,6 @@ class MemoryRing:
         )
 
     def receiver(self, peer: Peer) -> RingReceiver:
-        """The reading end."""
-
         def recycle(index: int) -> None:  # noqa: ARG001
             self.released.add()
 
@@ -133,7 +130,6 @@ class ShmOffer:
             self._listener = undo.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
             # A leading zero makes the name abstract: it lives in the network namespace and not in a folder.
             self.address = f"thinker-performer-{secrets.token_hex(16)}"
-            """What the peer needs to join."""
             self._listener.bind(f"\0{self.address}")
             self._listener.listen()
             to_peer, from_peer = _split(_map(self._memory_fd, shape), shape.to_peer, shape.depth)
@@ -148,12 +144,6 @@ class ShmOffer:
             self._setup = undo.pop_all()
 
     def open(self, peer: Peer, timeout_s: float) -> LinkEnd:
-        """Hand the descriptors to the peer.
-
-        Raises:
-            OSError: it did not come in time, or went.
-            LinkUnavailable: it went, and who came instead runs as another user.
-        """
         rings = (self._outgoing, self._incoming)
         counts = [count.fileno() for ring in rings for count in (ring.released, ring.ready)]
         with self._accept(peer, time.monotonic() + timeout_s) as connection:

@@ -77,7 +77,6 @@ class TransferThread(Generic[TransferT]):
             self.finish()
 
     def join(self, timeout_s: float) -> None:
-        """Wait up to `timeout_s` seconds for the thread's end."""
         self._thread.join(timeout_s)
 
     def close(self) -> None:

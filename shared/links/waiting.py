@@ -82,7 +82,6 @@ class EventFd:
 
     @classmethod
     def create(cls) -> Self:
-        """A new one, at 0."""
         return cls(os.eventfd(0, cls.FLAGS))
 
     def add(self) -> None:
@@ -97,11 +96,9 @@ class EventFd:
             return 0
 
     def fileno(self) -> int:
-        """The descriptor; not to be read."""
         return self._fd
 
     def close(self) -> None:
-        """Close the descriptor."""
         os.close(self._fd)
 
 
@@ -141,15 +138,12 @@ class WakeEvent:
         return self._count.take() > 0
 
     def wait(self, timeout_s: float | None) -> bool:
-        """Wait up to `timeout_s` seconds; whether it is set. Stays set until cleared."""
         return self._poller.wait(timeout_s)
 
     def filenos(self) -> tuple[int, ...]:
-        """For waits on several sources."""
         return (self._count.fileno(),)
 
     def close(self) -> None:
-        """Close the descriptor."""
         self._count.close()
 
 
@@ -158,7 +152,6 @@ class Pollable(Protocol):
 
     def filenos(self) -> tuple[int, ...]:
         """Descriptors that are readable while there is something to look at."""
-        ...
 
 
 class AnyOf:
@@ -168,5 +161,4 @@ class AnyOf:
         self._poller = Poller(tuple(fd for source in sources for fd in source.filenos()))
 
     def wait(self, timeout_s: float | None) -> bool:
-        """Wait up to `timeout_s` seconds; True when one of the sources has something to look at."""
         return self._poller.wait(timeout_s)

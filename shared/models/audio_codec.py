@@ -53,12 +53,10 @@ class AudioCodecConfig:
 
     @property
     def samples_per_latent(self) -> int:
-        """Samples that one latent stands for."""
         return self.hop * self.stride
 
     @property
     def bins(self) -> int:
-        """Frequency bins of one frame."""
         return self.window // 2 + 1
 
 
@@ -135,7 +133,6 @@ class AudioCodecDecoder(nn.Module):
         self.write = nn.Linear(dim, 3 * config.bins)
 
     def init_state(self, batch: int) -> AudioCodecState:
-        """State of a stream of which nothing was played yet."""
         tail = torch.zeros(batch, self.config.lookahead, device=self.window_W.device)
         return AudioCodecState(tail, init_contexts([*self.latent_blocks, *self.hop_blocks], batch))
 

@@ -49,7 +49,6 @@ class ConvNeXtBlock(nn.Module):
         self.dtype: torch.dtype | None = None  # of a packed MLP
 
     def init_context(self, batch: int) -> Tensor:
-        """The block's context before the first step."""
         return self.mix.init_context(batch)
 
     def forward(self, x_BTC: Tensor, context_BPC: Tensor) -> tuple[Tensor, Tensor]:

@@ -106,7 +106,6 @@ class Layout:
         return tuple(s for s in self.streams if s.block is block and tower in {None, s.tower})
 
     def tokens(self, block: KVBlock, tower: Tower | None = None) -> int:
-        """How many tokens a block has, in one tower or in all."""
         return sum(stream.tokens for stream in self.of(block, tower))
 
     def place(self, stream: Stream, unit: int) -> slice:

@@ -160,7 +160,6 @@ class Transformer(nn.Module):
 
     @property
     def dtype(self) -> torch.dtype:
-        """What it computes in."""
         first = self.blocks[0]
         assert isinstance(first, Block)
         return first.offset_MC.dtype

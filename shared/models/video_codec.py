@@ -46,13 +46,11 @@ class VideoCodecConfig:
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Rows and columns of the coarse grid."""
         cell = self.patch * 2 ** (len(self.widths) - 1)
         return self.height // cell, self.width // cell
 
     @property
     def tokens_per_frame(self) -> int:
-        """Tokens that stand for one frame."""
         rows, columns = self.grid
         return rows * columns // (self.token_height * self.token_width)
 

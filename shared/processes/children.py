@@ -6,15 +6,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Self
+from contextlib import AbstractContextManager
 
 from shared.processes.lifetime import PARENT_VARIABLE
 
 END_WITHIN_S = 8.0
 
 
-class ChildProcesses:
+class ChildProcesses(AbstractContextManager["ChildProcesses"]):
     """Commands of ours as children, by name: started, watched and ended together. A context manager.
 
     They end in the order in which they were started, so start first what takes another's end for a fault.
@@ -41,7 +40,6 @@ class ChildProcesses:
         )
 
     def pid(self, name: str) -> int:
-        """The process id of one."""
         return self._processes[name].pid
 
     def exit_code(self) -> tuple[str, int] | None:
@@ -67,10 +65,5 @@ class ChildProcesses:
                 process.kill()
                 process.wait()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.end()

@@ -12,10 +12,8 @@ import queue
 import socket
 import threading
 import time
-from contextlib import closing, suppress
+from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
 
 from shared.errors import LinkUnavailable, RendezvousError
 from shared.links.base import LinkEnd, LinkShape
@@ -70,7 +68,7 @@ class _Caller:
     connection: HandshakeConnection
 
 
-class RendezvousListener:
+class RendezvousListener(AbstractContextManager["RendezvousListener"]):
     """A process's listening socket, open as long as it lives. A context manager.
 
     Callers are served side by side on threads of their own until they have proven themselves, so that who is
@@ -136,12 +134,7 @@ class RendezvousListener:
         while (caller := self.next_caller(0)) is not None:
             caller.connection.line.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _serve(self) -> None:
@@ -306,7 +299,6 @@ class _Wait:
         return min(_SLICE_S, left_s)
 
     def pause(self, seconds: float) -> None:
-        """Wait, unless it is over."""
         self._stop.wait(min(seconds, self.slice_s()))
 
 

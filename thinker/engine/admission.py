@@ -164,7 +164,6 @@ class WaitEstimator:
         self._lasted: deque[float] = deque(maxlen=ENDED_SESSIONS)
 
     def add(self, lasted_s: float) -> None:
-        """A session has ended."""
         self._lasted.append(lasted_s)
 
     def wait_s(self, position: int, ages: Sequence[float]) -> float | None:

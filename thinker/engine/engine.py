@@ -81,18 +81,15 @@ class ThinkerEngine:
 
     @property
     def ready(self) -> bool:
-        """Warm, and the Performer answers."""
         return self._admission is not None and self._fault is None
 
     @property
     def fault(self) -> str | None:
-        """Why no session will ever run again."""
         return self._fault
 
     def open_session(
         self, *, inbox: UserSource, on_unit: Callable[[AgentUnit], None], on_end: Callable[[str], None]
     ) -> RunningSession | None:
-        """Take a slot, if one is free and another session can be held in real time."""
         with self._lock:
             if not self.ready or self._admission is None or self._load is None:
                 return None
@@ -108,14 +105,12 @@ class ThinkerEngine:
         return session
 
     def close_session(self, handle: object) -> None:
-        """Free the slot if the session still holds it."""
         with self._lock:
             if isinstance(handle, RunningSession) and self._sessions.pop(handle.number, None) is not None:
                 self._waits.add(self._clock.now() - handle.opened_at)
         self._wake.set()
 
     def wait_s(self, position: int) -> float | None:
-        """How long the `position`th of those that wait may have to, if sessions last as lately."""
         with self._lock:
             now = self._clock.now()
             return self._waits.wait_s(position, [now - each.opened_at for each in self._sessions.values()])
@@ -193,7 +188,6 @@ class ThinkerEngine:
             session.on_end(reason)
 
     def report(self) -> Report:
-        """What the Thinker measured. Nothing that anyone said is in it, or kept anywhere else."""
         counts, measured = self.counts, self.timings.percentiles
         admission, load = self._admission, self._load
         return Report(

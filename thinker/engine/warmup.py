@@ -39,11 +39,9 @@ class Silence:
         )  # fmt: skip
 
     def lacking(self) -> bool:
-        """Silence is always there."""
         return False
 
     def take(self) -> UserUnit:
-        """Silence and darkness."""
         unit, self._unit = self._unit, replace(self._unit, texts=())
         return unit
 

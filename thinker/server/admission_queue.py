@@ -47,7 +47,6 @@ class AdmissionQueue:
         self._waiting: deque[QueuedSession] = deque()
 
     def __len__(self) -> int:
-        """Sessions that wait."""
         return len(self._waiting)
 
     def join(self, session: QueuedSession) -> bool:

@@ -71,13 +71,11 @@ class Connection(WebSocketsSansIOProtocol):
             self._owed_pongs = pongs or self._owed_pongs
 
     def resume_writing(self) -> None:
-        """The client reads again."""
         super().resume_writing()
         pongs, self._owed_pongs = self._owed_pongs, b""
         self.transport.write(pongs)
 
     async def send(self, message: Any) -> None:
-        """Send what the app says."""
         await super().send(message)
         if self.close_sent:  # a denial is a complete handshake too, or uvicorn logs an error for each
             self.handshake_complete = True
@@ -89,7 +87,6 @@ class Connection(WebSocketsSansIOProtocol):
             self._abort_timer = self.loop.call_later(UNSENT_S, self.transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is closed."""
         super().connection_lost(exc)
         if self._abort_timer is not None:
             self._abort_timer.cancel()

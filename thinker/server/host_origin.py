@@ -32,7 +32,6 @@ class HostOriginMiddleware:
         self._names = {"localhost", host.lower(), *(urlsplit(origin).hostname for origin in self._origins)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer an HTTP request or a WebSocket's handshake, or pass it on."""
         refusal = None if scope["type"] == "lifespan" else self._refusal(Headers(scope=scope))
         await (refusal or self._app)(scope, receive, send)
 

@@ -163,11 +163,9 @@ class DropOldestQueue(Generic[T]):
         self._lost = lost
 
     def __len__(self) -> int:
-        """Items that wait."""
         return len(self._items)
 
     def put(self, item: T) -> None:
-        """Add the newest item."""
         if len(self._items) == self._items.maxlen:
             self._lost.inc()
         self._items.append(item)
@@ -199,7 +197,6 @@ class MediaDecoder:
         self._units: DropOldestQueue[MediaUnit] = DropOldestQueue(waiting, lost)
 
     def put(self, unit: MediaUnit) -> None:
-        """Take over one unit; never waits."""
         self._units.put(unit)
 
     async def run(self, make_converter: Callable[[], UserConverter]) -> None:
@@ -233,7 +230,6 @@ class MediaEncoder:
         self._units: DropOldestQueue[AgentUnit] = DropOldestQueue(waiting, lost)
 
     def put(self, unit: AgentUnit) -> None:
-        """Take over one unit; never waits."""
         self._units.put(unit)
 
     async def run(self, offer: Callable[[MediaUnit], None]) -> None:

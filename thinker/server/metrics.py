@@ -47,7 +47,6 @@ class ServerMetrics:
         self._registry.register(_ReportCollector(report))
 
     def text(self) -> bytes:
-        """Everything in Prometheus' text format."""
         return generate_latest(self._registry)
 
     def _counter(self, name: str, about: str) -> Counter:
@@ -109,7 +108,6 @@ class LoopLag:
         self._lags = Histogram()
 
     async def run(self) -> None:
-        """Sample until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             due = loop.time() + LAG_EVERY_S

@@ -118,12 +118,10 @@ class Session:
 
     @property
     def over(self) -> bool:
-        """Whether the end is decided; `run` returns soon."""
         return self._over.done()
 
     @property
     def running(self) -> bool:
-        """Whether it holds a slot of the engine."""
         return self._slot is not None
 
     async def run(self) -> None:
@@ -147,7 +145,6 @@ class Session:
             await self._outbox.close(close, within_s=self._limits.close_s)
 
     def begin(self) -> bool:
-        """Take a slot of the engine, or return False where none is free."""
         self._slot = self._engine.open_session(inbox=self._inbox, on_unit=self.on_unit, on_end=self.on_end)
         if self._slot is None:
             return False
@@ -157,12 +154,10 @@ class Session:
         return True
 
     def tell(self, place: m.Queued) -> None:
-        """Tell the user the place in the queue."""
         self.told = place
         self._send(place)
 
     def fail(self, reason: str) -> None:
-        """The engine can't go on with this session."""
         if not self.over:
             self._send(m.Error(code="engine-failed", message=reason, fatal=True))
             self.end(CloseCode.INTERNAL, reason)
@@ -179,11 +174,9 @@ class Session:
     # ---- called by the engine, on the model thread
 
     def on_unit(self, unit: AgentUnit) -> None:
-        """Take over one unit of the agent."""
         self._call_soon(partial(self._take_agent_unit, unit))
 
     def on_end(self, reason: str) -> None:
-        """The engine ended the session by itself."""
         self._call_soon(partial(self.fail, reason))
 
     def _call_soon(self, callback: Callable[[], None]) -> None:

@@ -51,13 +51,11 @@ class SessionManager:
         self.metrics.waiting.set_function(self.admission_queue.__len__)
 
     def report(self) -> Report:
-        """The engine's report with what only the server knows."""
         lag = EventLoopLag(p99=self._lag.p99_ms())
         return msgspec.structs.replace(self.engine.report(), event_loop_lag_ms=lag)
 
     @contextlib.asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
-        """Runs what runs beside the sessions."""
         tasks = [asyncio.create_task(part()) for part in (self._lag.run, self._admit, self._show_metrics)]
         yield
         for task in tasks:
@@ -66,7 +64,6 @@ class SessionManager:
         self._pool.shutdown(wait=False)
 
     async def session(self, websocket: WebSocket) -> None:
-        """The endpoint of sessions."""
         refusal = self._refusal(websocket)
         if refusal is not None:
             await websocket.send_denial_response(refusal)

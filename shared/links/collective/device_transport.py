@@ -149,7 +149,6 @@ class _Watch:
         self._thread.start()
 
     def close(self) -> None:
-        """Watch no more."""
         self._closing.set()
         self._thread.join()
         self._closing.close()

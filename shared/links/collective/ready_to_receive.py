@@ -43,14 +43,8 @@ class CollectiveOffer:
         self._token = secrets.token_hex(16)
         self._listener = listen_on(own_host)
         self.address = f"{self._listener.getsockname()[1]} {self._token}"
-        """What the peer needs to join: a port of the host that it called, and a token."""
 
     def open(self, peer: Peer, timeout_s: float) -> LinkEnd:
-        """Wait for the peer.
-
-        Raises:
-            OSError, RuntimeError: it did not come in time, or went.
-        """
         with ExitStack() as undo:
             controls = [undo.enter_context(self._accept(timeout_s)) for _ in _DIRECTIONS]
             store = PrefixStore(self._token, host_store(self._listener, timeout_s))
@@ -60,8 +54,7 @@ class CollectiveOffer:
         return end
 
     def close(self) -> None:
-        """Close the port, unless the store has taken it over."""
-        self._listener.close()
+        self._listener.close()  # unless the store has taken it over
 
     def _accept(self, timeout_s: float) -> socket.socket:
         """The next connection that begins with the token; others are hung up on."""

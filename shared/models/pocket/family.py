@@ -112,17 +112,14 @@ class PocketFamily:
         return cls(config, loaded, digest=digest, device=device, share=share)
 
     def slice_bytes(self, block: KVBlock) -> int:
-        """Bytes of the keys and values of a block."""
         numbers = KVCache.slice_numbers(self.layout, self.config.transformer, block)
         return numbers * self.dtype.itemsize
 
     def memory_bytes(self) -> int:
-        """Bytes of a session's slot."""
         part = part_of(self.config.transformer, self._share.ranks)
         return KVCache.bytes_of(self.layout, part, self.dtype)
 
     def allocate(self, sessions: int) -> Passes:
-        """One cache with a slot for each session, and the passes over it."""
         self._device.require(sessions * self.memory_bytes(), f"the memory of {sessions} sessions")
         cache = KVCache(
             self.layout, self.config.transformer, slots=sessions, share=self._share, dtype=self.dtype,
@@ -148,7 +145,6 @@ class PocketFamily:
 
     @staticmethod
     def end_state(state: Replica) -> None:
-        """Zero the session's slot."""
         state.cache.clear(state.slot)
 
     @torch.inference_mode()
@@ -186,7 +182,6 @@ class PocketFamily:
     def _decide(
         self, state: PocketState, unit: int, user: UserUnit, detected: UserDetections
     ) -> tuple[StepDecision, SpeechTokens, Gesture]:
-        """What one session says and does in a unit."""
         turn = state.turn_taking.respond(detected, seed=state.seed, unit=unit, speaking=state.speech.busy)
         lost: tuple[str, ...] = ()
         if user.interrupted or turn.barge_in:
@@ -247,7 +242,6 @@ class PocketFamily:
         latents: Sequence[Tensor],
         on_layer: OnLayer | None = None,
     ) -> None:
-        """Write the agent's own units."""
         latents_BF = torch.stack(list(latents)).to(self.device)
         tokens = self.weights.network.agent_tokens(*self.config.split(latents_BF))
         slots = [state.slot for state in states]
@@ -264,7 +258,6 @@ class PocketFamily:
 
     @torch.inference_mode()
     def decode(self, states: Sequence[PocketState], latents: Sequence[Tensor]) -> list[AgentMedia]:
-        """Sound and picture of each session's next unit; call once per unit, in order."""
         picture_BPZ, sound_BTZ = self.config.split(torch.stack(list(latents)).to(self.device))
         with together([state.audio_out for state in states]) as stream:
             pcm_BN = self.weights.audio.decode(sound_BTZ, stream)
@@ -290,9 +283,7 @@ class PocketFamily:
         return pcm_N * self._fade_out_N
 
     def export_kv(self, state: Replica, block: KVBlock, unit: int, out: Tensor, first: int = 0) -> None:
-        """Copy keys and values of the block to `out`, from layer `first` on."""
         state.cache.export_kv(block, state.slot, unit, out.view(self.dtype), first)
 
     def import_kv(self, state: Replica, block: KVBlock, unit: int, payload: Tensor, first: int = 0) -> None:
-        """Copy a packed slice to its places."""
         state.cache.import_kv(block, state.slot, unit, payload.view(self.dtype), first)

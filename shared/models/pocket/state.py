@@ -29,7 +29,6 @@ class Replica:
 
     @property
     def cache(self) -> KVCache:
-        """Keys and values of all sessions."""
         return self.passes.cache
 
 

@@ -89,19 +89,9 @@ def _built() -> Path:
 def _compile(target: Path) -> None:
     include = library_path("include/oneapi/ccl.hpp").parent.parent
     # Not linked to oneCCL: it is loaded before the shim, wherever it lies by then.
-    command = [
-        "g++",
-        "-std=c++17",
-        "-O2",
-        "-shared",
-        "-fPIC",
-        f"-I{include}",
-        "-o",
-        str(target),
-        str(_SOURCE),
-    ]
+    build = ["g++", "-std=c++17", "-O2", "-shared", "-fPIC", f"-I{include}", "-o", str(target), str(_SOURCE)]
     try:
-        subprocess.run(command, check=True, capture_output=True, text=True, timeout=_BUILD_S)  # noqa: S603
+        subprocess.run(build, check=True, capture_output=True, text=True, timeout=_BUILD_S)  # noqa: S603
     except subprocess.CalledProcessError as error:
         first = next((line for line in error.stderr.splitlines() if "error" in line), error.stderr[:200])
         raise LinkUnavailable(f"link ccl is not available: its shim does not compile: {first}") from None

@@ -53,11 +53,6 @@ class CclWork(dist.Work):
                 raise RuntimeError(f"oneCCL: not done within {timeout.total_seconds():g} s")
         return True
 
-    def is_completed(self) -> bool:
-        """Whether it is done."""
-        self._done = self._done or self._group.finish(self._requests, 0)
-        return self._done
-
 
 class CclGroup(dist.ProcessGroup):
     """Two processes that send each other tensors of host memory. Each direction is one thread's at a time."""

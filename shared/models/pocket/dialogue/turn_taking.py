@@ -81,12 +81,10 @@ class TurnTaking:
 
     @property
     def present(self) -> bool:
-        """Whether somebody is taken to be in the picture."""
         return self._present > PRESENCE_THRESHOLD
 
     @property
     def colour(self) -> Colour:
-        """What is taken to be held up."""
         return Colour(max(Colour, key=lambda colour: self._colours[colour]))
 
     def respond(self, user: UserDetections, *, seed: int, unit: int, speaking: bool) -> TurnDecision:

@@ -54,7 +54,6 @@ class AudioEncoder(nn.Module):
         self.write = nn.Linear(STEPS_PER_UNIT * config.audio_dim, config.dim)
 
     def init_state(self, batch: int) -> AudioCodecState:
-        """State of a stream before its first sound."""
         tail = torch.zeros(batch, self.config.window - self.config.hop, device=self.window_N.device)
         return AudioCodecState(tail, init_contexts(self.blocks, batch))
 

@@ -62,7 +62,6 @@ class StreamerNetwork(nn.Module):
         return picture, self.token_class.weight[Token.AGENT_SOUND] + self.sound_in(sound_BTZ)
 
     def run(self, tokens_BTC: Tensor, steps_T: Tensor, modulation: Tensor, attend: Attend) -> Tensor:
-        """Run the speaking tower; see the transformer's `forward`."""
         out: Tensor = self.transformer(tokens_BTC, steps_T, modulation, attend)
         return out
 

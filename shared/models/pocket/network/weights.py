@@ -45,9 +45,7 @@ def load_pocket(
         CheckpointError: see `load_weights`.
         DeviceError: there is no memory for them.
     """
-    towers = (
-        config.transformer.numbers + config.listening_tower().numbers
-    )  # the rest is small where it matters
+    towers = config.transformer.numbers + config.listening_tower().numbers  # the rest is small beside them
     device.require(4 * towers, "the weights")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(RANDOM_SEED)
