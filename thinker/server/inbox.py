@@ -126,18 +126,22 @@ class Inbox:
 
 
 class _SoundQueue:
-    """A ring of samples that hides jitter without letting delay pile up. The inbox's lock guards it."""
+    """Samples that wait: hides jitter without letting delay pile up. The inbox's lock guards it."""
 
     def __init__(self, unit_samples: int, metrics: ServerMetrics) -> None:
         self._metrics = metrics
         self._unit = unit_samples
-        self._ring = np.zeros(MAX_BACKLOG_UNITS * unit_samples, np.int16)
-        self._read = 0
-        self.waiting = 0  # samples
+        self._capacity = MAX_BACKLOG_UNITS * unit_samples
+        self._pcm = np.zeros(0, np.int16)
         self._started = False  # some sound has come at all
         self._flowing = False  # a whole unit has come since the last time that it ran dry
-        self._lowest_left = self._ring.size
+        self._lowest_left = self._capacity
         self._takes = 0
+
+    @property
+    def waiting(self) -> int:
+        """Samples."""
+        return self._pcm.size
 
     @property
     def short(self) -> bool:
@@ -145,16 +149,8 @@ class _SoundQueue:
         return self._flowing and self.waiting < self._unit
 
     def push(self, pcm: npt.NDArray[np.int16]) -> None:
-        capacity = self._ring.size
-        if pcm.size > capacity:
-            self._metrics.dropped_samples.inc(pcm.size - capacity)
-            pcm = pcm[-capacity:]
-        self._drop(max(0, self.waiting + pcm.size - capacity))
-        start = (self._read + self.waiting) % capacity
-        head = min(pcm.size, capacity - start)
-        self._ring[start : start + head] = pcm[:head]
-        self._ring[: pcm.size - head] = pcm[head:]
-        self.waiting += pcm.size
+        self._pcm = np.concatenate([self._pcm, pcm])
+        self._drop(max(0, self.waiting - self._capacity))
         self._started = self._started or pcm.size > 0
 
     def take_into(self, out: npt.NDArray[np.int16]) -> None:
@@ -162,12 +158,8 @@ class _SoundQueue:
         # From dry, sound waits for a whole unit: else every packet that is a little late tears a hole.
         self._flowing = self.waiting >= self._unit or (self._flowing and self.waiting > 0)
         count = min(self.waiting, self._unit) if self._flowing else 0
-        capacity = self._ring.size
-        head = min(count, capacity - self._read)
-        out[:head] = self._ring[self._read : self._read + head]
-        out[head:count] = self._ring[: count - head]
-        self._read = (self._read + count) % capacity
-        self.waiting -= count
+        out[:count] = self._pcm[:count]
+        self._pcm = self._pcm[count:]
         if self._started:
             self._metrics.missing_samples.inc(self._unit - count)
         self._trim_standing()
@@ -181,9 +173,8 @@ class _SoundQueue:
         if self._lowest_left > self._unit // 2:
             self._drop(self._lowest_left)
         self._takes = 0
-        self._lowest_left = self._ring.size
+        self._lowest_left = self._capacity
 
     def _drop(self, count: int) -> None:
         self._metrics.dropped_samples.inc(count)
-        self._read = (self._read + count) % self._ring.size
-        self.waiting -= count
+        self._pcm = self._pcm[count:]

@@ -1,8 +1,7 @@
 """Media of one session: what a client sends becomes what the model takes, and what it made is coded.
 
-`MediaDecoder` and `MediaEncoder` take units over on the event loop and never wait. The converters are work
-for a thread of the media pool, one call at a time; order is kept. What comes faster than it can be converted
-is lost, the oldest first.
+Units wait in a `DropOldestQueue`: what comes faster than it can be converted is lost, the oldest first. The
+converters are work for a thread of the media pool, one call at a time; order is kept.
 """
 
 import asyncio
@@ -179,75 +178,44 @@ class DropOldestQueue(Generic[T]):
         return self._items.popleft()
 
 
-class MediaDecoder:
-    """User units to the inbox. What comes too fast to be converted loses pictures, then whole old units.
+async def decode_user_units(
+    units: DropOldestQueue[MediaUnit],
+    pool: Executor,
+    make_converter: Callable[[], UserConverter],
+    on_bad_picture: Callable[[PictureError], None],
+) -> None:
+    """Put user units into the inbox until cancelled; who comes too fast loses pictures, then old units.
 
-    Args:
-        pool: threads to convert on.
-        waiting: units that may wait.
-        lost: counts units that came too fast.
-        on_bad_picture: told of a picture that can't be used.
+    The converter is made for the first unit, when the client is known.
     """
-
-    def __init__(
-        self, pool: Executor, *, waiting: int, lost: Counter, on_bad_picture: Callable[[PictureError], None]
-    ) -> None:
-        self._pool = pool
-        self._on_bad_picture = on_bad_picture
-        self._units: DropOldestQueue[MediaUnit] = DropOldestQueue(waiting, lost)
-
-    def put(self, unit: MediaUnit) -> None:
-        self._units.put(unit)
-
-    async def run(self, make_converter: Callable[[], UserConverter]) -> None:
-        """Convert until cancelled; the converter is made for the first unit, when the client is known."""
-        loop = asyncio.get_running_loop()
-        converter: UserConverter | None = None
-        while True:
-            unit = await self._units.get()
-            if self._units:
-                unit = dataclasses.replace(unit, frames=())  # newer pictures wait already
-            converter = converter or make_converter()
-            try:
-                await loop.run_in_executor(self._pool, converter.convert, unit)
-            except PictureError as error:
-                self._on_bad_picture(error)
+    loop = asyncio.get_running_loop()
+    converter: UserConverter | None = None
+    while True:
+        unit = await units.get()
+        if units:
+            unit = dataclasses.replace(unit, frames=())  # newer pictures wait already
+        converter = converter or make_converter()
+        try:
+            await loop.run_in_executor(pool, converter.convert, unit)
+        except PictureError as error:
+            on_bad_picture(error)
 
 
-class MediaEncoder:
-    """The engine's units to media units for the client.
-
-    Args:
-        pool: threads to code on.
-        waiting: units that may wait.
-        lost: counts units that came too fast.
-        unit_ms: length of a unit.
-    """
-
-    def __init__(self, pool: Executor, *, waiting: int, lost: Counter, unit_ms: int) -> None:
-        self._pool = pool
-        self._unit_us = unit_ms * 1000
-        self._units: DropOldestQueue[AgentUnit] = DropOldestQueue(waiting, lost)
-
-    def put(self, unit: AgentUnit) -> None:
-        self._units.put(unit)
-
-    async def run(self, offer: Callable[[MediaUnit], None]) -> None:
-        """Code until cancelled, and offer each unit; one that follows a gap is marked."""
-        loop = asyncio.get_running_loop()
-        expected = 0
-        while True:
-            unit = await self._units.get()
-            audio, frames = await loop.run_in_executor(self._pool, code_agent_media, unit.media)
-            offer(
-                MediaUnit(
-                    kind=MediaKind.AGENT,
-                    flags=NO_FLAGS if unit.unit <= expected else MediaFlags.DISCONTINUITY,
-                    epoch=unit.epoch,
-                    unit=unit.unit,
-                    pts_us=unit.unit * self._unit_us,
-                    audio=audio,
-                    frames=frames,
-                )
+async def encode_agent_units(
+    units: DropOldestQueue[AgentUnit], pool: Executor, unit_ms: int, offer: Callable[[MediaUnit], None]
+) -> None:
+    """Code the engine's units until cancelled, and offer each; one that follows a gap is marked."""
+    loop = asyncio.get_running_loop()
+    expected = 0
+    while True:
+        unit = await units.get()
+        audio, frames = await loop.run_in_executor(pool, code_agent_media, unit.media)
+        offer(
+            MediaUnit(
+                kind=MediaKind.AGENT,
+                flags=NO_FLAGS if unit.unit <= expected else MediaFlags.DISCONTINUITY,
+                epoch=unit.epoch, unit=unit.unit, pts_us=unit.unit * unit_ms * 1000,
+                audio=audio, frames=frames,
             )
-            expected = unit.unit + 1
+        )  # fmt: skip
+        expected = unit.unit + 1

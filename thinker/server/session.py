@@ -40,10 +40,11 @@ from thinker.server.limits import ClientLimits, LimitChecker
 from thinker.server.media import (
     MAX_SOUND_RATE,
     MIN_SOUND_RATE,
-    MediaDecoder,
-    MediaEncoder,
+    DropOldestQueue,
     PictureError,
     UserConverter,
+    decode_user_units,
+    encode_agent_units,
 )
 from thinker.server.metrics import ServerMetrics
 from thinker.server.outbox import Outbox
@@ -101,18 +102,9 @@ class Session:
             max_messages=limits.waiting_messages,
         )
         self._inbox = Inbox(engine.spec, metrics)
-        self._decoder = MediaDecoder(
-            pool,
-            waiting=limits.waiting_user_units,
-            lost=metrics.skipped_user_units,
-            on_bad_picture=self._on_bad_picture,
-        )
-        self._encoder = MediaEncoder(
-            pool,
-            waiting=limits.waiting_agent_units,
-            lost=metrics.lost_units,
-            unit_ms=engine.spec.unit_ms,
-        )
+        self._pool = pool
+        self._user_units = DropOldestQueue[MediaUnit](limits.waiting_user_units, metrics.skipped_user_units)
+        self._agent_units = DropOldestQueue[AgentUnit](limits.waiting_agent_units, metrics.lost_units)
 
     # ---- called by the session manager and the queue
 
@@ -126,8 +118,14 @@ class Session:
 
     async def run(self) -> None:
         """Serve until either side ends it; the slot is free and the connection closed on return."""
-        decode, encode = self._decoder.run(self._make_converter), self._encoder.run(self._offer)
-        parts = (self._read(), decode, encode, self._write(), self._watch())
+        unit_ms = self._engine.spec.unit_ms
+        parts = (
+            self._read(),
+            decode_user_units(self._user_units, self._pool, self._make_converter, self._on_bad_picture),
+            encode_agent_units(self._agent_units, self._pool, unit_ms, self._offer),
+            self._write(),
+            self._watch(),
+        )
         tasks = [asyncio.create_task(part) for part in parts]
         ends: list[asyncio.Future[Any]] = [self._over, *tasks]
         try:
@@ -230,7 +228,7 @@ class Session:
                 self._metrics.lost_units.inc(event.units)
                 self._metrics.lost_frames.inc(event.frames)
             case MediaUnit():
-                self._decoder.put(event)
+                self._user_units.put(event)
             case m.Hello():
                 self._on_hello(event)
             case m.Text():
@@ -301,7 +299,7 @@ class Session:
         for message in agent_messages(unit.unit, decision, audible=audible):
             self._send(message)
         if audible:
-            self._encoder.put(unit)
+            self._agent_units.put(unit)
 
     def _offer(self, unit: MediaUnit) -> None:
         self._handle_all(self.protocol.offer(unit))

@@ -63,10 +63,6 @@ def _make_nccl(options: GroupOptions) -> AbortableGroup:
     return _made(dist.ProcessGroupNCCL, options)
 
 
-def _make_xccl(options: GroupOptions) -> AbortableGroup:
-    return _made(dist.ProcessGroupXCCL, options)
-
-
 def _made(kind: Any, options: GroupOptions) -> AbortableGroup:
     limits = kind.Options()
     limits._timeout = _NO_LIMIT  # noqa: SLF001 — no other way; the link has time-outs of its own
@@ -74,18 +70,10 @@ def _made(kind: Any, options: GroupOptions) -> AbortableGroup:
     return group
 
 
-def _lacking_nccl(device: str) -> str | None:
-    return _lacking(device, "cuda", "an NVIDIA GPU (--device cuda:N)", built=dist.is_nccl_available())
-
-
-def _lacking_xccl(device: str) -> str | None:
-    return _lacking(device, "xpu", "an Intel GPU (--device xpu:N)", built=dist.is_xccl_available())
-
-
-def _lacking(device: str, kind: str, gpu: str, *, built: bool) -> str | None:
+def _lacking(device: str, kind: str, make: str, built: Callable[[], bool]) -> str | None:
     if device != kind:
-        return f"it needs {gpu} on both sides, and this process runs on {device}"
-    return None if built else f"torch {torch.__version__} was built without it"
+        return f"it needs an {make} GPU (--device {kind}:N) on both sides, and this process runs on {device}"
+    return None if built() else f"torch {torch.__version__} was built without it"
 
 
 def _make_ccl(options: GroupOptions) -> AbortableGroup:
@@ -107,16 +95,16 @@ def _forget_ccl_names() -> None:
 
 
 BACKENDS = {
-    backend.name: backend
-    for backend in (
-        CollectiveBackend(
-            name="ccl",
-            lacking=lambda _device: building.lacking(),
-            make=_make_ccl,
-            prepare=_prepare_ccl,
-            connected=_forget_ccl_names,
-        ),
-        CollectiveBackend(name="xccl", lacking=_lacking_xccl, make=_make_xccl),
-        CollectiveBackend(name="nccl", lacking=_lacking_nccl, make=_make_nccl),
-    )
-}
+    "ccl": CollectiveBackend(
+        name="ccl", lacking=lambda _device: building.lacking(), make=_make_ccl, prepare=_prepare_ccl,
+        connected=_forget_ccl_names,
+    ),
+    "xccl": CollectiveBackend(
+        name="xccl", lacking=lambda device: _lacking(device, "xpu", "Intel", dist.is_xccl_available),
+        make=lambda options: _made(dist.ProcessGroupXCCL, options),
+    ),
+    "nccl": CollectiveBackend(
+        name="nccl", lacking=lambda device: _lacking(device, "cuda", "NVIDIA", dist.is_nccl_available),
+        make=_make_nccl,
+    ),
+}  # fmt: skip

@@ -459,7 +459,7 @@ async def test_a_fault_of_ours_is_logged_and_ends_one_session(server: Any, caplo
     async with await server.connect() as client:
         await client.start()
         session = server.engine.open[0].on_unit.__self__
-        session._encoder.put("no unit at all")
+        session._agent_units.put("no unit at all")
         assert (await client.next(m.Error)).message == "the server failed"
         assert await client.closed() == (1011, "the server failed")
     assert f"session {session.session_id} failed" in caplog.text
