@@ -11,10 +11,8 @@ about.py        what figures were measured on
 from shared.devices.about import describe
 from shared.devices.cores import claim_core, settle_threads
 from shared.devices.device import Device, Event, check_device, open_device
-from shared.devices.graphs import Buckets
 
 __all__ = [
-    "Buckets",
     "Device",
     "Event",
     "check_device",

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from shared.devices.about import cpu_flags, cpu_model
-from shared.devices.graphs import Buckets, InBuckets, Work
+from shared.devices.graphs import InBuckets, Work, bucket_sizes
 from shared.devices.memory import host_headroom
 from shared.errors import ConfigError, DeviceError
 
@@ -138,13 +138,11 @@ class Device:
         del examples
         return work
 
-    def captured_in(
-        self, buckets: Buckets, work: Work, examples: Callable[[int], Sequence[Tensor]]
-    ) -> InBuckets:
-        """`work` captured for each size of the first dim in `buckets`; `examples(size)` are its arguments."""
+    def captured_in(self, largest: int, work: Work, examples: Callable[[int], Sequence[Tensor]]) -> InBuckets:
+        """`work` captured for sizes of the first dim up to `largest`; `examples(size)` are its arguments."""
         # The largest first: the others then find room in its scratch memory.
-        recorded = {size: self.captured(work, examples(size)) for size in reversed(buckets.sizes)}
-        return InBuckets(buckets, recorded, pads=self.kind != "cpu")
+        recorded = {size: self.captured(work, examples(size)) for size in reversed(bucket_sizes(largest))}
+        return InBuckets(recorded, pads=self.kind != "cpu")
 
     def compiled(self, module: ModuleT) -> ModuleT:
         """The module through torch.compile, if the config asks for it; on a CPU it would gain nothing."""

@@ -15,24 +15,9 @@ Work = Callable[..., Any]
 """From tensors to `Outputs`."""
 
 
-class Buckets:
+def bucket_sizes(largest: int) -> list[int]:
     """Sizes that work is recorded for: powers of two up to `largest`, and `largest`."""
-
-    def __init__(self, largest: int) -> None:
-        assert largest >= 1
-        powers = (1 << n for n in range(largest.bit_length()))
-        self.sizes = tuple(sorted({*powers, largest}))
-
-    def fit(self, size: int) -> int:
-        """The smallest bucket that holds `size`.
-
-        Raises:
-            DeviceError: none does.
-        """
-        for bucket in self.sizes:
-            if 1 <= size <= bucket:
-                return bucket
-        raise DeviceError(f"a batch of {size} was asked for, and the buckets are {self.sizes}")
+    return sorted({*(1 << n for n in range(largest.bit_length())), largest})
 
 
 class Replay:
@@ -66,17 +51,13 @@ class Replay:
 
 
 class InBuckets:
-    """Work recorded for several sizes of the first dim, which all arguments and results have in common.
+    """Work `recorded` for several sizes of the first dim, which all arguments and results have in common.
 
-    Args:
-        buckets: the sizes.
-        recorded: the work for each.
-        pads: False where a call may have any size: it is not padded then.
+    Unless it `pads`, a call may have any size up to the largest.
     """
 
-    def __init__(self, buckets: Buckets, recorded: Mapping[int, Work], *, pads: bool) -> None:
-        self.buckets = buckets
-        self._recorded = recorded
+    def __init__(self, recorded: Mapping[int, Work], *, pads: bool) -> None:
+        self._recorded = dict(sorted(recorded.items()))
         self._pads = pads
 
     def __call__(self, *arguments: Tensor) -> Outputs:
@@ -89,7 +70,9 @@ class InBuckets:
             DeviceError: no bucket is large enough, or the shapes are others than were recorded.
         """
         size = len(arguments[0])
-        bucket = self.buckets.fit(size)
+        bucket = next((each for each in self._recorded if 1 <= size <= each), None)
+        if bucket is None:
+            raise DeviceError(f"a batch of {size} was asked for, and the buckets are {[*self._recorded]}")
         work = self._recorded[bucket]
         if not self._pads or bucket == size:
             whole: Outputs = work(*arguments)

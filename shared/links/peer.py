@@ -1,7 +1,9 @@
 """The process at the other end, seen through a connection that it holds open as long as it lives."""
 
+import math
 import socket
 import sys
+import time
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -68,6 +70,22 @@ class Peer(AbstractContextManager["Peer"]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def receive_exactly(connection: socket.socket, num_bytes: int, deadline: float = math.inf) -> bytes:
+    """So many bytes; raises OSError when the other side hangs up, or at the deadline of the monotonic clock.
+
+    Without a deadline the connection's time-out holds.
+    """
+    received = bytearray()
+    while len(received) < num_bytes:
+        if deadline < math.inf:
+            connection.settimeout(max(1e-3, deadline - time.monotonic()))
+        part = connection.recv(num_bytes - len(received))
+        if not part:
+            raise ConnectionError("it hung up")
+        received += part
+    return bytes(received)
 
 
 def host_identity() -> str:

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from shared.links.peer import Peer
@@ -24,34 +25,25 @@ FLUSH_S = 1.0
 TransferT = TypeVar("TransferT")
 
 
+@dataclass(eq=False)
 class TransferThread(Generic[TransferT]):
     """Completes transfers in the order in which they were submitted; the first that fails ends the link."""
 
-    def __init__(
-        self,
-        name: str,
-        completed: EventFd,
-        peer: Peer,
-        complete: Callable[[TransferT], None],
-        context: AbstractContextManager[None] | None = None,
-    ) -> None:
-        """Start the thread.
+    name: str
+    completed: EventFd
+    """Counts the transfers that are complete; closed with this."""
+    peer: Peer
+    """Is hung up on when a transfer fails."""
+    complete: Callable[[TransferT], None]
+    """Sees a transfer through, however long it takes; raises RuntimeError or OSError."""
+    context: AbstractContextManager[None] = field(default_factory=nullcontext)
+    """Entered for the thread's whole life."""
 
-        Args:
-            name: Of the thread.
-            completed: Counts the transfers that are complete; closed with this.
-            peer: Is hung up on when a transfer fails.
-            complete: Sees a transfer through, however long it takes; raises RuntimeError or OSError.
-            context: Entered for the thread's whole life.
-        """
-        self._completed = completed
-        self._peer = peer
-        self._complete = complete
-        self._context = context or nullcontext()
+    def __post_init__(self) -> None:
         self._stopping = False
         self._queue: queue.SimpleQueue[TransferT | None] = queue.SimpleQueue()
         # A daemon, because a host that vanished from the network never completes what was sent to it.
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
         self._thread.start()
 
     def submit(self, transfer: TransferT) -> None:
@@ -83,19 +75,19 @@ class TransferThread(Generic[TransferT]):
         """Close the count, once the thread can't use it any more."""
         self.join(FLUSH_S)
         if not self._thread.is_alive():
-            self._completed.close()
+            self.completed.close()
 
     def _run(self) -> None:
         if sys.platform == "linux":  # its parent may have a core to itself, where this would be in the way
             os.sched_setaffinity(0, os.sched_getaffinity(os.getpid()))
-        with self._context:
+        with self.context:
             try:
                 while (transfer := self._queue.get()) is not None and not self._stopping:
-                    self._complete(transfer)
-                    self._completed.add()
+                    self.complete(transfer)
+                    self.completed.add()
             except (RuntimeError, OSError) as error:
                 self._end(error)
 
     def _end(self, error: Exception) -> None:
-        _log.debug("%s: the link to the %s ended: %s", self._thread.name, self._peer.name, error)
-        self._peer.hang_up()
+        _log.debug("%s: the link to the %s ended: %s", self._thread.name, self.peer.name, error)
+        self.peer.hang_up()

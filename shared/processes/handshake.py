@@ -29,6 +29,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from shared.errors import RendezvousError
+from shared.links.peer import receive_exactly
 
 VERSION = 3
 
@@ -122,11 +123,11 @@ class HandshakeConnection:
             StrangerError: what came is no such message, or not from who it should be.
         """
         deadline = time.monotonic() + timeout_s
-        (length,) = _LENGTH.unpack(self._exactly(_LENGTH.size, deadline))
+        (length,) = _LENGTH.unpack(receive_exactly(self.line, _LENGTH.size, deadline))
         if length > _MAX_BYTES:
             raise StrangerError(f"its message would have {length} bytes")
-        body = self._exactly(length, deadline)
-        mac = self._exactly(_MAC_BYTES, deadline) if self._key else b""
+        body = receive_exactly(self.line, length, deadline)
+        mac = receive_exactly(self.line, _MAC_BYTES, deadline) if self._key else b""
         if not hmac.compare_digest(mac, self._mac(self._others, self._received, body)):
             raise StrangerError("its message was altered on the way")
         self._received += 1
@@ -186,16 +187,6 @@ class HandshakeConnection:
         if not self._key:
             return b""
         return hmac.digest(self._key, direction + b"\0" + _NUMBER.pack(number) + body, "sha256")
-
-    def _exactly(self, num_bytes: int, deadline: float) -> bytes:
-        received = bytearray()
-        while len(received) < num_bytes:
-            self.line.settimeout(max(1e-3, deadline - time.monotonic()))
-            part = self.line.recv(num_bytes - len(received))
-            if not part:
-                raise ConnectionError("it hung up")
-            received += part
-        return bytes(received)
 
 
 def _prove(secret: str, speaker: str, *about: str) -> str:

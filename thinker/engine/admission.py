@@ -10,7 +10,7 @@ import itertools
 import statistics
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from thinker.engine.timings import Timings
 
@@ -98,43 +98,32 @@ class Admission:
         return ms[at - 1] + (sessions - less) / (more - less) * (ms[at] - ms[at - 1])
 
 
+@dataclass(kw_only=True, eq=False)
 class LoadMonitor:
     """Compares what the pair works now with what it worked at warm-up, second by second.
 
     A machine that is busy otherwise shows as slower work; a burst of less than half of the last samples
     doesn't. What is known outlives a change of the number of sessions, but not a time without any.
-
-    Args:
-        timings: of all sessions.
-        busy_ms: what the busier process worked in a unit with so many sessions, at warm-up.
-        unit_ms: length of a unit.
-        now: seconds of the clock that the timings are of.
     """
 
-    def __init__(
-        self,
-        timings: Timings,
-        *,
-        busy_ms: Callable[[int], float],
-        unit_ms: float,
-        now: Callable[[], float],
-    ) -> None:
-        self.share: float | None = None
-        """Of the last second, what the busier process worked; None when not known."""
-        self.slower: float | None = None
-        """How many times as long as at warm-up the work takes; None when not known."""
-        self._timings = timings
-        self._busy_ms = busy_ms
-        self._unit_ms = unit_ms
-        self._now = now
-        self._running = 0
-        self._settled_at = 0.0
-        self._sampled: tuple[float, float, float] | None = None
-        self._recent: deque[float] = deque(maxlen=SAMPLES)
+    timings: Timings
+    busy_ms: Callable[[int], float]
+    """What the busier process worked in a unit with so many sessions, at warm-up."""
+    unit_ms: float
+    now: Callable[[], float]
+    """Seconds of the clock that the timings are of."""
+    share: float | None = field(init=False, default=None)
+    """Of the last second, what the busier process worked; None when not known."""
+    slower: float | None = field(init=False, default=None)
+    """How many times as long as at warm-up the work takes; None when not known."""
+    _running: int = field(init=False, default=0)
+    _settled_at: float = field(init=False, default=0.0)
+    _sampled: tuple[float, float, float] | None = field(init=False, default=None)
+    _recent: deque[float] = field(init=False, default_factory=lambda: deque(maxlen=SAMPLES))
 
     def sample(self, running: int) -> None:
         """To be called now and then, by the thread that writes the timings; `running` sessions are there."""
-        now = self._now()
+        now = self.now()
         if running != self._running:
             self._running, self._settled_at = running, now + SETTLES_WITHIN_S
             self._sampled = self.share = None
@@ -147,13 +136,13 @@ class LoadMonitor:
             began_at, *began = self._sampled
             if now - began_at < SAMPLE_EVERY_S:
                 return
-            worked = max(self._timings.thinker_busy_s - began[0], self._timings.performer_busy_s - began[1])
+            worked = max(self.timings.thinker_busy_s - began[0], self.timings.performer_busy_s - began[1])
             self._note(worked / (now - began_at))
-        self._sampled = now, self._timings.thinker_busy_s, self._timings.performer_busy_s
+        self._sampled = now, self.timings.thinker_busy_s, self.timings.performer_busy_s
 
     def _note(self, share: float) -> None:
         self.share = share
-        self._recent.append(share * self._unit_ms / self._busy_ms(self._running))
+        self._recent.append(share * self.unit_ms / self.busy_ms(self._running))
         self.slower = statistics.median(self._recent)
 
 

@@ -159,7 +159,7 @@ class ThinkerEngine:
             return
         admission = Admission(unit_ms=unit_ms, slots=options.slots, costs=costs)
         self._load = load = LoadMonitor(
-            self.timings, busy_ms=admission.busy_ms, unit_ms=unit_ms, now=self._clock.now
+            timings=self.timings, busy_ms=admission.busy_ms, unit_ms=unit_ms, now=self._clock.now
         )
         self._admission = admission
         log.info("ready for %d sessions", admission.most)

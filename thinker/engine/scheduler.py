@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from thinker.engine.running_session import Action, RunningSession
 
@@ -30,40 +31,33 @@ def next_task(sessions: Iterable[RunningSession]) -> tuple[Action, list[RunningS
     return action, [session for its, session in batch if its is action]
 
 
+@dataclass(eq=False)
 class Phases:
-    """A grid of ticks, so that what can be batched comes together.
+    """A grid of ticks, so that what can be batched comes together: `count` phases with `room` sessions each.
 
     With P phases, ticks come at anchor + (n + p / P) units. Sessions of one phase have their ticks together
     and their work is batched; between phases Thinker and Performer alternate. The first session of all sets
     the anchor, so that it waits for nothing.
-
-    Args:
-        count: phases in a unit.
-        unit_s: length of a unit.
-        room: sessions that a phase takes.
     """
 
-    def __init__(self, count: int, unit_s: float, room: int) -> None:
-        self._count = count
-        self._unit_s = unit_s
-        self._room = room
-        self._anchor = 0.0
+    count: int
+    unit_s: float
+    room: int
+    _anchor: float = 0.0
 
     def place(self, now: float, taken: Sequence[int]) -> tuple[int, float]:
-        """Phase and first tick of a session whose first unit is complete `now`.
+        """Phase and first tick of a session whose first unit is complete `now`, in seconds of its clock.
 
-        Args:
-            now: in seconds of the sessions' clock.
-            taken: the phases of the sessions that run.
+        The phases of the sessions that run are `taken`.
         """
         if not taken:
             self._anchor = now
-        free = [phase for phase in range(self._count) if taken.count(phase) < self._room]
+        free = [phase for phase in range(self.count) if taken.count(phase) < self.room]
         assert free, "no more sessions than all phases have room for"
         first = {phase: self._next_tick(phase, now) for phase in free}
         phase = min(free, key=lambda each: first[each])
         return phase, first[phase]
 
     def _next_tick(self, phase: int, now: float) -> float:
-        offset = self._anchor + phase / self._count * self._unit_s
-        return offset + max(0, math.ceil((now - offset) / self._unit_s - 1e-9)) * self._unit_s
+        offset = self._anchor + phase / self.count * self.unit_s
+        return offset + max(0, math.ceil((now - offset) / self.unit_s - 1e-9)) * self.unit_s

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 
 import torch
 from torch import Tensor
@@ -15,31 +16,23 @@ from shared.slices import Flags, Kind, SliceHeader, describe
 from thinker.engine.running_session import RunningSession
 
 
+@dataclass(eq=False)
 class SliceSender:
-    """Cuts slices into messages.
+    """Cuts slices into messages, as `chunk_mode` says.
 
-    Args:
-        family: packs them.
-        sender: takes the messages.
-        chunk_mode: how slices are cut.
-        within_s: how long a full link may hold a message back: it does while the Performer solves.
-        checked: with a checksum, which the Performer compares.
+    A full link may hold a message back for `within_s` seconds: it does while the Performer solves. `checked`
+    messages have a checksum, which the Performer compares.
     """
 
-    def __init__(
-        self,
-        family: Family,
-        sender: Sender,
-        *,
-        chunk_mode: ChunkMode,
-        within_s: float,
-        checked: bool = False,
-    ) -> None:
-        self._family = family
-        self._sender = sender
-        self._within_s = within_s
-        self._checked = Flags.CHECKED if checked else Flags.NONE
-        self._piece = {block: layers_a_piece(family, block, chunk_mode) for block in KVBlock}
+    family: Family
+    sender: Sender
+    _: KW_ONLY
+    chunk_mode: ChunkMode
+    within_s: float
+    checked: bool = False
+
+    def __post_init__(self) -> None:
+        self._piece = {block: layers_a_piece(self.family, block, self.chunk_mode) for block in KVBlock}
 
     def begin(self, session: RunningSession) -> None:
         """Let the Performer make room for a session."""
@@ -59,11 +52,11 @@ class SliceSender:
     ) -> OnLayer | None:
         """To be called by the pass that writes the block, where its layers travel one by one; else None."""
         piece = self._piece[block]
-        if piece >= self._family.layers:
+        if piece >= self.family.layers:
             return None
 
         def on_layer(layer: int) -> None:
-            last = layer + 1 == self._family.layers
+            last = layer + 1 == self.family.layers
             if last or (layer + 1) % piece == 0:
                 self._send_layers(block, sessions, units, layer // piece * piece, layer + 1)
 
@@ -71,18 +64,18 @@ class SliceSender:
 
     def after(self, block: KVBlock, sessions: Sequence[RunningSession], units: Sequence[int]) -> None:
         """Send what the pass has not sent."""
-        if self._piece[block] >= self._family.layers:
-            self._send_layers(block, sessions, units, 0, self._family.layers)
+        if self._piece[block] >= self.family.layers:
+            self._send_layers(block, sessions, units, 0, self.family.layers)
 
     def _send_layers(
         self, block: KVBlock, sessions: Sequence[RunningSession], units: Sequence[int], first: int, end: int
     ) -> None:
-        size = self._family.slice_bytes(block) // self._family.layers * (end - first)
+        size = self.family.slice_bytes(block) // self.family.layers * (end - first)
         for row, (session, unit) in enumerate(zip(sessions, units, strict=True)):
-            complete = end == self._family.layers and row + 1 == len(sessions)
+            complete = end == self.family.layers and row + 1 == len(sessions)
 
             def fill(out: Tensor, session: RunningSession = session, unit: int = unit) -> int:
-                self._family.export_kv(session.state, block, unit, out[:size], first)
+                self.family.export_kv(session.state, block, unit, out[:size], first)
                 return size
 
             flags = Flags.NONE if complete else Flags.MORE
@@ -98,10 +91,10 @@ class SliceSender:
         layer: int = 0,
         flags: Flags = Flags.NONE,
     ) -> None:
-        size = fill(self._sender.reserve(self._within_s, describe(kind, unit)))
-        self._sender.send(
+        size = fill(self.sender.reserve(self.within_s, describe(kind, unit)))
+        self.sender.send(
             SliceHeader(
                 kind=kind, session=session.number, unit=unit, layer=layer, payload_bytes=size,
-                flags=flags | self._checked,
+                flags=flags | (Flags.CHECKED if self.checked else Flags.NONE),
             )
         )  # fmt: skip

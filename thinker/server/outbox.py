@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
@@ -17,34 +18,24 @@ from thinker.server.metrics import ServerMetrics
 _ENDED = (WebSocketDisconnect, RuntimeError)
 
 
+@dataclass(kw_only=True, eq=False)
 class Outbox:
-    """Writes to one accepted WebSocket; nobody but `write` ever waits for the client.
+    """Writes to one accepted WebSocket; nobody but `write` ever waits for the client."""
 
-    Args:
-        socket: accepted already.
-        next_media: the next binary message that the client may get, or None.
-        metrics: counts bytes and units.
-        max_messages: control messages that may wait.
-    """
+    socket: WebSocket
+    next_media: Callable[[], bytes | None]
+    """The next binary message that the client may get."""
+    metrics: ServerMetrics
+    max_messages: int
+    """Control messages that may wait."""
 
-    def __init__(
-        self,
-        socket: WebSocket,
-        *,
-        next_media: Callable[[], bytes | None],
-        metrics: ServerMetrics,
-        max_messages: int,
-    ) -> None:
-        self._socket = socket
-        self._next_media = next_media
-        self._metrics = metrics
-        self._max_messages = max_messages
+    def __post_init__(self) -> None:
         self._messages: deque[str] = deque()
         self._wake = asyncio.Event()
 
     def put(self, message: str) -> bool:
         """Queue a control message; false when so many wait that the client can't be reading."""
-        if len(self._messages) >= self._max_messages:
+        if len(self._messages) >= self.max_messages:
             return False
         self._messages.append(message)
         self._wake.set()
@@ -71,15 +62,15 @@ class Outbox:
             async with asyncio.timeout(within_s):
                 while self._messages:
                     await self._send(self._messages.popleft())
-                await self._socket.close(close.code, close.reason)
+                await self.socket.close(close.code, close.reason)
 
     def _next(self) -> str | bytes | None:
-        return self._messages.popleft() if self._messages else self._next_media()
+        return self._messages.popleft() if self._messages else self.next_media()
 
     async def _send(self, data: str | bytes) -> None:
         if isinstance(data, str):
-            await self._socket.send_text(data)
+            await self.socket.send_text(data)
         else:
-            await self._socket.send_bytes(data)
-            self._metrics.sent_units.inc()
-        self._metrics.sent_bytes.inc(len(data))
+            await self.socket.send_bytes(data)
+            self.metrics.sent_units.inc()
+        self.metrics.sent_bytes.inc(len(data))

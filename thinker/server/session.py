@@ -96,11 +96,9 @@ class Session:
         self._warned_at = -math.inf
         self._socket = socket
         self._outbox = Outbox(
-            socket,
-            next_media=self.protocol.next_media,
-            metrics=metrics,
+            socket=socket, next_media=self.protocol.next_media, metrics=metrics,
             max_messages=limits.waiting_messages,
-        )
+        )  # fmt: skip
         self._inbox = Inbox(engine.spec, metrics)
         self._pool = pool
         self._user_units = DropOldestQueue[MediaUnit](limits.waiting_user_units, metrics.skipped_user_units)

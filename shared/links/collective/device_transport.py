@@ -14,7 +14,7 @@ from shared.devices import Device, Event, open_device
 from shared.errors import SliceError
 from shared.links.base import LinkShape
 from shared.links.collective.backends import AbortableGroup
-from shared.links.peer import Peer
+from shared.links.peer import Peer, receive_exactly
 from shared.links.ring import RingReceiver, RingSender, Slot
 from shared.links.transfer_thread import FLUSH_S, TransferThread
 from shared.links.waiting import Poller, WakeEvent, ring_counts
@@ -179,14 +179,3 @@ def _payload_bytes(header: bytes, max_bytes: int) -> int:
     except SliceError:
         return 0
     return num_bytes if num_bytes <= max_bytes else 0
-
-
-def receive_exactly(connection: socket.socket, num_bytes: int) -> bytes:
-    """So many bytes; raises OSError when the other side hangs up, or at the connection's time-out."""
-    received = bytearray()
-    while len(received) < num_bytes:
-        part = connection.recv(num_bytes - len(received))
-        if not part:
-            raise ConnectionError("it hung up")
-        received += part
-    return bytes(received)

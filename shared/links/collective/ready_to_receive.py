@@ -26,8 +26,8 @@ from torch.distributed import PrefixStore  # type: ignore[attr-defined]  # publi
 
 from shared.links.base import LinkEnd, LinkShape
 from shared.links.collective.backends import CollectiveBackend, GroupOptions
-from shared.links.collective.device_transport import Channel, DeviceTransport, receive_exactly
-from shared.links.peer import Peer
+from shared.links.collective.device_transport import Channel, DeviceTransport
+from shared.links.peer import Peer, receive_exactly
 from shared.links.process_groups import JOINER_RANK, LISTENER_RANK, host_store, join_store, listen_on
 
 _DIRECTIONS = ("to_joiner", "to_listener")

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from shared.devices import Buckets, Device
+from shared.devices import Device
 from shared.errors import DeviceError
 
 
@@ -73,7 +73,7 @@ def test_all_buckets_are_captured(make_recorder: Callable[..., Device], api) -> 
         return x
 
     device = make_recorder()
-    bucketed = device.captured_in(Buckets(4), work, lambda size: [torch.zeros(size, 3)])
+    bucketed = device.captured_in(4, work, lambda size: [torch.zeros(size, 3)])
     assert sorted(set(sizes)) == [1, 2, 4]
     assert bucketed(torch.ones(3, 3)).shape == (3, 3)
     assert api.log[-1] == "replay"

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from shared.devices import Buckets, Device, describe, device
+from shared.devices import Device, describe, device
 from shared.errors import DeviceError
 
 
@@ -29,7 +29,7 @@ def test_captured_work_is_the_work_itself() -> None:
         seen.append(len(x))
         return 2 * x
 
-    bucketed = cpu.captured_in(Buckets(4), work, lambda size: [torch.zeros(size)])
+    bucketed = cpu.captured_in(4, work, lambda size: [torch.zeros(size)])
     assert bucketed(torch.ones(3)).tolist() == [2, 2, 2]
     assert seen == [3], "nothing is recorded, nothing is padded"
     with pytest.raises(DeviceError, match="a batch of 5"):

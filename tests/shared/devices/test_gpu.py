@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from shared.devices import Buckets, Device, check_device, open_device
+from shared.devices import Device, check_device, open_device
 from shared.errors import DeviceError
 
 pytestmark = pytest.mark.gpu
@@ -58,7 +58,7 @@ def test_captured_work_equals_the_work(device: Device) -> None:
         rows = torch.arange(size, device=device.torch)
         return [torch.zeros(size, 64, device=device.torch), rows]
 
-    captured = device.captured_in(Buckets(4), work, examples)
+    captured = device.captured_in(4, work, examples)
     for size in (4, 1, 3, 2):
         x, rows = torch.randn(size, 64, device=device.torch), torch.arange(size, device=device.torch)
         made = captured(x, rows)

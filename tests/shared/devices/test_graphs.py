@@ -1,10 +1,12 @@
 """Bookkeeping of recorded work: static buffers, buckets, padding."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
 
-from shared.devices.graphs import Buckets, InBuckets, Replay
+from shared.devices.graphs import InBuckets, Replay, bucket_sizes
 from shared.errors import DeviceError
 
 
@@ -21,16 +23,33 @@ def record(*inputs: Tensor) -> Replay:
 
 
 def test_buckets_are_powers_of_two_and_the_largest() -> None:
-    assert Buckets(1).sizes == (1,)
-    assert Buckets(8).sizes == (1, 2, 4, 8)
-    assert Buckets(11).sizes == (1, 2, 4, 8, 11)
-    assert [Buckets(11).fit(size) for size in (1, 2, 3, 5, 9, 11)] == [1, 2, 4, 8, 11, 11]
+    assert bucket_sizes(1) == [1]
+    assert bucket_sizes(8) == [1, 2, 4, 8]
+    assert bucket_sizes(11) == [1, 2, 4, 8, 11]
 
 
-@pytest.mark.parametrize("size", [0, 12, -1])
+def test_the_smallest_bucket_that_holds_a_batch_is_taken() -> None:
+    taken: list[int] = []
+
+    def work_of(bucket: int) -> Callable[[Tensor], Tensor]:
+        def work(x: Tensor) -> Tensor:
+            taken.append(bucket)
+            assert len(x) == bucket
+            return x
+
+        return work
+
+    work = InBuckets({bucket: work_of(bucket) for bucket in reversed(bucket_sizes(11))}, pads=True)
+    for size in (1, 2, 3, 5, 9, 11):
+        assert len(work(torch.zeros(size))) == size
+    assert taken == [1, 2, 4, 8, 11, 11]
+
+
+@pytest.mark.parametrize("size", [0, 12])
 def test_what_no_bucket_holds(size: int) -> None:
-    with pytest.raises(DeviceError, match=rf"a batch of {size} .* \(1, 2, 4, 8, 11\)"):
-        Buckets(11).fit(size)
+    work = InBuckets(dict.fromkeys(bucket_sizes(11), torch.neg), pads=True)
+    with pytest.raises(DeviceError, match=rf"a batch of {size} .* \[1, 2, 4, 8, 11\]"):
+        work(torch.zeros(size))
 
 
 def test_a_replay_reads_new_values_and_returns_the_same_buffers() -> None:
@@ -69,8 +88,7 @@ def test_a_batch_is_padded_with_its_last_row_and_cut() -> None:
 
         return Replay((x, y), recorded._outputs, seen)
 
-    buckets = Buckets(4)
-    work = InBuckets(buckets, {size: in_bucket(size) for size in buckets.sizes}, pads=True)
+    work = InBuckets({size: in_bucket(size) for size in bucket_sizes(4)}, pads=True)
     x = torch.tensor([[1.0, 1], [2, 2], [3, 3]])
     total, double = work(x, x)
     assert total.tolist() == double.tolist() == (2 * x).tolist()

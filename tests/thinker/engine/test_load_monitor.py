@@ -20,7 +20,10 @@ class Pair:
         self.clock = ManualClock()
         self.timings = Timings(self.clock, one_host=True)
         self.load = LoadMonitor(
-            self.timings, busy_ms=lambda sessions: WARM_MS * sessions, unit_ms=UNIT_MS, now=self.clock.now
+            timings=self.timings,
+            busy_ms=lambda sessions: WARM_MS * sessions,
+            unit_ms=UNIT_MS,
+            now=self.clock.now,
         )
 
     def run(self, seconds: float, *, sessions: int, slower: float = 1.0) -> None:

@@ -15,7 +15,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from shared.devices import Buckets, Device
+from shared.devices import Device
 from shared.devices.graphs import InBuckets
 from shared.models.cache import KVCache, Places
 from shared.models.family import OnLayer
@@ -123,7 +123,7 @@ class CapturedPasses(Passes):
         self, config: PocketConfig, network: StreamerNetwork, cache: KVCache, device: Device
     ) -> None:
         super().__init__(config, network, cache)
-        buckets, every = Buckets(cache.slots), list(range(cache.slots))
+        every = list(range(cache.slots))
         self._graphs: dict[tuple[Pass, int], InBuckets] = {}  # by what is run and how far it looks
         for what in Pass:
             for unit in range(cache.layout.longest):
@@ -132,7 +132,7 @@ class CapturedPasses(Passes):
                 if (what, places.widest.stop) not in self._graphs:
                     whole = self._arguments(self._nothing(what), self._steps(what, units), places)
                     self._graphs[what, places.widest.stop] = device.captured_in(
-                        buckets, partial(self._recorded, what, places.widest), partial(_first_of, whole)
+                        cache.slots, partial(self._recorded, what, places.widest), partial(_first_of, whole)
                     )
         for slot in every:
             cache.clear(slot)
