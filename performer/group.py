@@ -77,12 +77,8 @@ class RankGroup:
     ) -> None:
         """Become known to the others; `connect` then connects.
 
-        Args:
-            store: from `open_leader_store` or `join_leader_store`.
-            rank: this one; `LEADER` is 0.
-            ranks: how many there are.
-            timeout_s: how long the leader waits for another rank; a follower waits twice as long.
-            exit_status: asked when another rank does not answer, and now and then in between.
+        The leader waits `timeout_s` for another rank, a follower twice as long; `exit_status` is asked when
+        one does not answer, and now and then in between.
         """
         self.rank, self.ranks, self.unit = rank, ranks, -1
         self._store = store
@@ -103,11 +99,7 @@ class RankGroup:
         self._store.set(f"{barrier}/{self.rank}", "")
 
     def wait_for_all(self, barrier: str, stop: threading.Event) -> bool:
-        """Wait until all ranks have reached it; False when `stop` was set before.
-
-        Raises:
-            GroupError: a rank has ended before.
-        """
+        """Wait until all ranks have reached it; False when `stop` was set before, GroupError if one ended."""
         keys = [f"{barrier}/{rank}" for rank in range(self.ranks)]
         while not self._store.check(keys):
             self.check()
@@ -179,20 +171,12 @@ class RankGroup:
                 self._sends.append(self._send(payload, other, _BROADCAST))
 
     def finish_broadcast(self) -> None:
-        """The leader: wait until the message has been taken.
-
-        Raises:
-            GroupError: a rank did not take it in time, or has ended.
-        """
+        """The leader: wait until all have the message; a GroupError if one is too late or has ended."""
         sends, self._sends = self._sends, []
         self._finish(sends)
 
     def receive_broadcast(self) -> LinkMessage:
-        """A follower: the leader's next message, whenever it comes; its payload is valid until the next.
-
-        Raises:
-            LinkClosed: the leader has ended.
-        """
+        """A follower: the leader's next message, its payload valid until the next; LinkClosed at its end."""
         try:
             self._group.recv([self._header], LEADER, _BROADCAST).wait(_NO_LIMIT)
         except RuntimeError as error:

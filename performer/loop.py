@@ -44,12 +44,7 @@ class Ends(Protocol):
 
 
 def perform(
-    family: Family,
-    link: Ends,
-    *,
-    slots: int,
-    stopping: Callable[[], bool],
-    checked: bool = False,
+    family: Family, link: Ends, *, slots: int, stopping: Callable[[], bool], checked: bool = False
 ) -> None:
     """Serve the Thinker at the other end of `link` until it goes, or until `stopping()` says so.
 
@@ -75,11 +70,7 @@ class Performer:
         self._append_ns = 0  # of the slices since the last latents
 
     def step(self) -> None:
-        """Wait a little for a slice and do what it asks for.
-
-        Raises:
-            LinkError: the Thinker is gone (`LinkClosed`), or sent something that makes no sense.
-        """
+        """Wait a little for a slice and do what it asks for; a LinkError when the Thinker is gone or errs."""
         try:
             header, payload = self._link.receiver.receive(WAIT_S)
         except LinkTimeout:

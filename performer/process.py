@@ -49,8 +49,7 @@ class PerformerProcess:
     def lead(self, start_rank: Callable[[int, int], list[str]]) -> int:
         """The first rank: starts the others, and talks to the Thinker for all of them.
 
-        Args:
-            start_rank: the command line of a rank, given its number and the port of the group's store.
+        `start_rank` makes the command line of a rank from its number and the port of the group's store.
         """
         from performer.broadcast import leader_ends  # noqa: PLC0415 - one process alone needs no ranks
         from performer.group import RankGroup, open_leader_store  # noqa: PLC0415

@@ -190,19 +190,9 @@ class Bye(Message, frozen=True):
 
 ClientMessage = Hello | Text | Interrupt | Pause | Resume | Ack | Ping | Pong | Bye
 ServerMessage = (
-    Queued
-    | Ready
-    | TextDelta
-    | Heard
-    | Interrupted
-    | AgentState
-    | Metrics
-    | Warning
-    | Error
-    | Ping
-    | Pong
-    | Bye
-)
+    Queued | Ready | TextDelta | Heard | Interrupted | AgentState | Metrics | Warning | Error
+    | Ping | Pong | Bye
+)  # fmt: skip
 ControlMessage = ClientMessage | ServerMessage
 
 

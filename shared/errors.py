@@ -1,22 +1,8 @@
-"""Faults that the runtime foresees.
-
-RuntimeFault            one line that a user can act on; scripts print it and leave with a non-zero status
-├── ConfigError         a field of a config or an argument is wrong
-├── LinkError           the exchange between Thinker and Performer
-│   ├── LinkTimeout     the peer is there but was too slow
-│   ├── LinkClosed      the peer is gone, or this end was closed
-│   ├── LinkUnavailable the link asked for does not exist on this machine
-│   └── SliceError      a message arrived that is not a slice, or not the one that was sent
-├── GroupError      the ranks of a Performer group: one has ended, or was too slow
-├── RendezvousError     Thinker and Performer did not find each other, or do not fit
-├── AddressError        the server can't listen where it was told to
-├── CheckpointError     weights are missing, damaged or of another config
-└── DeviceError         the device asked for is missing or failed
-"""
+"""Faults that the runtime foresees: each is one line that a user can act on."""
 
 
 class RuntimeFault(Exception):  # noqa: N818 — the root of the tree; its leaves say Error
-    """A fault with a message for the user; never shown as a traceback."""
+    """A fault with a message for the user: scripts print it, never a traceback, and leave with status 1."""
 
 
 class ConfigError(RuntimeFault):

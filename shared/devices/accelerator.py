@@ -42,11 +42,7 @@ class StreamEvent:
 
 
 class Accelerator(Device):
-    """A device with streams.
-
-    Args:
-        api: `torch.cuda` or `torch.xpu`.
-    """
+    """A device with streams; `api` is `torch.cuda` or `torch.xpu`."""
 
     def __init__(self, api: Any, index: int = 0, *, dtype: str = "auto", compiles: bool = False) -> None:
         self._api = api
@@ -88,19 +84,18 @@ class Accelerator(Device):
         with api.stream(self._side):
             yield
 
-    def host_buffer(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
-        return torch.empty(shape, dtype=dtype, pin_memory=True)
-
-    def to_host(self, x: Tensor, out: Tensor) -> Event:
+    def fetch(self, x: Tensor) -> Tensor:
+        """On the side stream, to pinned memory."""
+        out = self._pinned(x)
         with self.aside():
             out.copy_(x, non_blocking=True)
             x.record_stream(self._side)  # or the allocator could give its memory away too soon
-            return self.event()
-
-    def fetch(self, x: Tensor) -> Tensor:
-        out = self.host_buffer(*x.shape, dtype=x.dtype)
-        self.to_host(x, out).wait()
+            copied = self.event()
+        copied.wait()
         return out
+
+    def _pinned(self, x: Tensor) -> Tensor:
+        return torch.empty(x.shape, dtype=x.dtype, pin_memory=True)
 
     @torch.inference_mode()
     def captured(self, work: Work, examples: Sequence[Tensor]) -> Work:

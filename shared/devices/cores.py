@@ -42,12 +42,7 @@ def claim_core(role: str, pin: str = "auto") -> Iterator[int | None]:
     1.7 times as long as one that isn't. So "auto" pins where there are at least four cores, and leaves half
     of them (the second threads of physical cores, where there are such) to the rest.
 
-    Args:
-        role: who claims, for the log.
-        pin: "on", "off", or "auto".
-
-    Yields:
-        The core's number; None when the thread is not pinned, which the log gives a reason for.
+    Yields the core's number; None when the thread is not pinned, which the log gives a reason for.
     """
     allowed = os.sched_getaffinity(0)
     cores = in_order(allowed)

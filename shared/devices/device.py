@@ -110,15 +110,6 @@ class Device:
         """
         return nullcontext()
 
-    def host_buffer(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
-        """Host memory that this device copies to and from without holding the caller."""
-        return torch.empty(shape, dtype=dtype)
-
-    def to_host(self, x: Tensor, out: Tensor) -> Event:
-        """Begin to copy `x` to `out` of `host_buffer`; there after the event's `wait`."""
-        out.copy_(x)
-        return self.event()
-
     def fetch(self, x: Tensor) -> Tensor:
         """`x` in host memory that is the caller's own; on a CPU `x` itself. Waits for it."""
         return x

@@ -21,13 +21,7 @@ def bucket_sizes(largest: int) -> list[int]:
 
 
 class Replay:
-    """Recorded work with the buffers that it reads and writes.
-
-    Args:
-        inputs: what the work was recorded on; every call copies its arguments there.
-        outputs: what the recording returned; every call returns them with new content.
-        replay: runs the recording.
-    """
+    """Recorded work: a call copies its arguments to `inputs`, replays, and returns the `outputs` anew."""
 
     def __init__(self, inputs: Sequence[Tensor], outputs: Outputs, replay: Callable[[], None]) -> None:
         self._inputs = tuple(inputs)

@@ -15,12 +15,7 @@ class Peer(AbstractContextManager["Peer"]):
     """
 
     def __init__(self, name: str, connection: socket.socket) -> None:
-        """Take over a connected socket on which both sides have finished talking.
-
-        Args:
-            name: What to call the process in messages: "thinker" or "performer".
-            connection: Closed with this object.
-        """
+        """Take over a connected socket on which both sides have finished talking; `name` is for messages."""
         self.name = name
         self._connection = connection
         self._gone = False

@@ -23,14 +23,10 @@ class ChildProcesses(AbstractContextManager["ChildProcesses"]):
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, name: str, *command: str, environment: Mapping[str, str] | None = None) -> None:
-        """Start a command, in a process group of its own: Ctrl-C reaches its parent alone.
+        """Start a command (as behind `thinker-performer`) in a process group of its own: no Ctrl-C for it.
 
-        Call it on the main thread: the child ends with the thread that started it (`lifetime`).
-
-        Args:
-            name: What to call it.
-            command: Its command line, as behind `thinker-performer`.
-            environment: Beyond the parent's. What others must not read goes here, not on the command line.
+        Call it on the main thread: the child ends with the thread that started it (`lifetime`). What others
+        must not read goes into the `environment`, which is added to the parent's, not on the command line.
         """
         self._processes[name] = subprocess.Popen(  # noqa: S603 - a command of ours
             [sys.executable, "-m", "scripts.main", *command],

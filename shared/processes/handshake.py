@@ -106,11 +106,7 @@ class HandshakeConnection:
         self._sent = self._received = 0
 
     def send(self, message: msgspec.Struct) -> None:
-        """Send one message.
-
-        Raises:
-            OSError: the other side went away.
-        """
+        """Send one message; raises OSError when the other side went away."""
         body = msgspec.json.encode(message)
         self.line.sendall(_LENGTH.pack(len(body)) + body + self._mac(self._own, self._sent, body))
         self._sent += 1

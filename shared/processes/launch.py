@@ -42,9 +42,7 @@ class Deployment:
     def wait_ready(self, stop: threading.Event) -> None:
         """Wait until a session can begin.
 
-        Raises:
-            ChildEndedError: one of the processes ended, or `stop` was set.
-            RuntimeFault: it takes too long.
+        A ChildEndedError when one of them ended or `stop` was set, a RuntimeFault if it takes too long.
         """
         deadline = time.monotonic() + READY_WITHIN_S
         while not stop.wait(0.05):
@@ -66,11 +64,7 @@ class Deployment:
             raise ChildEndedError(code if code > 0 else 1, killed)
 
     def report(self) -> dict[str, object]:
-        """What the Thinker measured, with the memory of all processes.
-
-        Raises:
-            RuntimeFault: the Thinker does not answer.
-        """
+        """What the Thinker measured, with the memory of all; a RuntimeFault when it does not answer."""
         operator = {"authorization": f"Bearer {self.secret}"}
         try:
             answer = httpx.get(f"{self.url}/report", headers=operator, timeout=10, trust_env=False)

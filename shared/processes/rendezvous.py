@@ -78,11 +78,7 @@ class RendezvousListener(AbstractContextManager["RendezvousListener"]):
     def __init__(self, host: str, port: int, *, secret: str, role: ProcessRole) -> None:
         """Listen on `host:port`; port 0 takes a free one, which `self.port` then tells.
 
-        Args:
-            host: Address to listen on.
-            port: Its port.
-            secret: What callers must know.
-            role: Of this process: its `peers` are who may call.
+        Callers must know `secret`, and be of a role among the peers of `role`, which is this process's.
 
         Raises:
             RendezvousError: the address can't be used; the message says why.
@@ -109,11 +105,6 @@ class RendezvousListener(AbstractContextManager["RendezvousListener"]):
         with suppress(queue.Empty):
             return self._callers.get(block=timeout_s > 0, timeout=timeout_s)
         return None
-
-    @property
-    def num_callers(self) -> int:
-        """Callers that have proven themselves and wait for an answer."""
-        return self._callers.qsize()
 
     def linked(self, role: str) -> None:
         """There is a link to a process of this role: others are told that its place is taken."""
@@ -180,13 +171,8 @@ def accept_peers(
     """Wait for one process of every role that this one is linked to; the links to them by role.
 
     A caller with other parameters is refused, with the same line in its log and in ours, and waited for
-    again: whoever started it wrongly starts it once more.
-
-    Args:
-        listener: Where they call.
-        params: What this process was started with.
-        timeout_s: Give up after so many seconds; None waits until `stop`.
-        stop: Set by another thread to give up.
+    again: whoever started it wrongly starts it once more. The wait ends after `timeout_s` seconds, if given,
+    or when another thread sets `stop`.
 
     Raises:
         RendezvousError: not all came in time, or `stop` was set.
@@ -235,14 +221,7 @@ def join_peer(
 ) -> LinkEnd:
     """Call the process at `host:port`, again and again until it is there, and open the link to it.
 
-    Args:
-        host: Where it listens.
-        port: Its port.
-        params: What this process was started with.
-        role: Of this process.
-        at: The role of the one that listens.
-        timeout_s: Give up after so many seconds; None waits until `stop`.
-        stop: Set by another thread to give up.
+    This process is of `role`, the one that listens of the role `at`; `timeout_s` and `stop` as above.
 
     Raises:
         RendezvousError: nobody answered in time, or `stop` was set, or the other was started with something
@@ -374,16 +353,12 @@ def _check_port(port: int, lowest: int) -> None:
 
 
 def _link_params(params: HandshakeParams) -> LinkParams:
+    shape = params.shape
     return LinkParams(
-        digest=params.digest,
-        to_caller_bytes=params.shape.to_peer,
-        from_caller_bytes=params.shape.from_peer,
-        depth=params.shape.depth,
-        link=params.link,
-        device=params.device,
+        digest=params.digest, to_caller_bytes=shape.to_peer, from_caller_bytes=shape.from_peer,
+        depth=shape.depth, link=params.link, device=params.device, host=host_identity(),
         available=available_links(params.device),
-        host=host_identity(),
-    )
+    )  # fmt: skip
 
 
 def _capabilities(process: str, params: LinkParams) -> Capabilities:

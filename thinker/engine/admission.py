@@ -5,12 +5,13 @@ What each number of sessions cost when tried, how busy the pair is now, and how 
 
 from __future__ import annotations
 
-import bisect
 import itertools
 import statistics
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from thinker.engine.timings import Timings
 
@@ -43,12 +44,9 @@ class Cost:
 
 
 class Admission:
-    """Decides whether one more session can be held in real time.
+    """Decides whether one more session can be held in real time: no more than `slots` in any case.
 
-    Args:
-        unit_ms: what there is for a unit.
-        slots: no more than these in any case.
-        costs: what was measured, for at least one session.
+    `costs` is what was measured, for at least one session; `unit_ms` what there is for a unit.
     """
 
     def __init__(self, *, unit_ms: float, slots: int, costs: Sequence[Cost]) -> None:
@@ -69,12 +67,10 @@ class Admission:
         return self._between(self._busy_ms, sessions)
 
     def fits(self, running: int, slower: float | None) -> bool:
-        """Whether a session can join `running` others.
+        """Whether a session can join the `running` others.
 
-        Args:
-            running: sessions that run or are about to.
-            slower: how many times as long as at warm-up the work takes at present; None when not known. That
-                more fit than were tried is not believed: nobody who was let in is put out again.
+        `slower`: how many times as long as at warm-up the work takes at present; None when not known. That
+        more fit than were tried is not believed: nobody who was let in is put out again.
         """
         if running >= self._slots:
             return False
@@ -90,12 +86,8 @@ class Admission:
 
     def _between(self, ms: list[float], sessions: int) -> float:
         """Between measured numbers in a straight line, beyond them in proportion."""
-        at = bisect.bisect_left(self._sessions, sessions)
-        if at == 0 or at == len(ms):
-            near = min(at, len(ms) - 1)
-            return ms[near] * sessions / self._sessions[near]
-        less, more = self._sessions[at - 1], self._sessions[at]
-        return ms[at - 1] + (sessions - less) / (more - less) * (ms[at] - ms[at - 1])
+        near = min(max(sessions, self._sessions[0]), self._sessions[-1])
+        return float(np.interp(near, self._sessions, ms)) * sessions / near
 
 
 @dataclass(kw_only=True, eq=False)

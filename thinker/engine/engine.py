@@ -47,11 +47,7 @@ class EngineOptions:
 class ThinkerEngine:
     """Keeps to `thinker.units.Engine`. `run` is the model thread; the rest is called from the event loop.
 
-    Args:
-        family: the model.
-        join: finds the other processes, for as long as it takes; None when told to stop before all are there.
-        options: see there.
-        clock: of all sessions.
+    `join` finds the other processes, for as long as it takes; None when told to stop before all are there.
     """
 
     def __init__(
@@ -203,18 +199,16 @@ class ThinkerEngine:
             link=self._link_kind,
             pacing=self._options.pipeline.pacing.value,
             sessions=SessionCounts(
-                running=len(self._sessions),
-                slots=self._options.pipeline.slots,
-                fit=None if admission is None else admission.most,
-                load=None if load is None else load.share,
-                slower=None if load is None else load.slower,
+                running=len(self._sessions), slots=self._options.pipeline.slots,
+                fit=admission.most if admission else None, load=load.share if load else None,
+                slower=load.slower if load else None,
             ),
             rss_mb=ProcessMemory(thinker=rss_mb()),
             restarts=0,
             model=self._options.model,
             seed=self._options.seed,
             at=time.time(),
-        )
+        )  # fmt: skip
 
     def _realtime(self) -> bool:
         counts = self.counts

@@ -32,12 +32,8 @@ class Counts:
 class Timings:
     """Durations of stages and of what they add up to. The model thread writes, any thread reads.
 
-    All moments are of the sessions' clock. A stage that a batch of sessions goes through is one duration,
-    whatever their number.
-
-    Args:
-        clock: the sessions'.
-        one_host: whether the Performer's stamps are of the same clock.
+    All moments are of the sessions' clock; on `one_host` the Performer's stamps are too. A stage that a batch
+    of sessions goes through is one duration, whatever their number.
     """
 
     def __init__(self, clock: Clock, *, one_host: bool) -> None:

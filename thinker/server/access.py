@@ -6,11 +6,9 @@ from starlette.requests import HTTPConnection
 
 
 class Access:
-    """Who is let in to what. Comparisons take the same time whatever is offered.
+    """Who is let in to what: clients with the token, if there is one, and whoever runs the server.
 
-    Args:
-        token: what clients must bring, or None for an open server.
-        operator_secret: proves who runs the server, or None where nobody can.
+    Comparisons take the same time whatever is offered.
 
     Raises:
         ValueError: a secret is empty, which would look like a closed door and be none; or both are the same.

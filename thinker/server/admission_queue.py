@@ -34,12 +34,7 @@ class QueuedSession(Protocol):
 
 
 class AdmissionQueue:
-    """The order in which sessions get slots. Everything happens on the event loop.
-
-    Args:
-        engine: whose slots these are.
-        most: sessions beyond so many are turned away.
-    """
+    """The order in which sessions get slots; with `most` waiting, others are turned away."""
 
     def __init__(self, engine: Engine, *, most: int) -> None:
         self._engine = engine

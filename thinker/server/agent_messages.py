@@ -11,10 +11,7 @@ SHOWN_OF_LINE = 60  # characters of a line of the user that are enough to know i
 def agent_messages(unit: int, decision: StepDecision, *, audible: bool) -> Iterator[m.ServerMessage]:
     """The messages in the order in which they are sent, before the unit's media.
 
-    Args:
-        unit: the unit's number.
-        decision: of its state pass.
-        audible: whether the unit will be heard and seen; else its words are not said either.
+    Words of a unit that won't be heard and seen (`audible`) are not said either.
     """
     for line in decision.refused:
         yield text_refused(line, "nothing in it can be spoken, or too much waits to be spoken")

@@ -40,13 +40,8 @@ def build_app(
 ) -> Starlette:
     """The ASGI app; `app.state.manager` is its `SessionManager`.
 
-    Args:
-        engine: serves the sessions.
-        host: see `HostOriginMiddleware`.
-        token: what clients must bring, or None for an open server.
-        operator_secret: what the report asks for, or None for no report at all.
-        allow_origins: see `HostOriginMiddleware`.
-        limits: for every session.
+    Without a `token` the server is open to all clients, without an `operator_secret` there is no report. For
+    `host` and `allow_origins` see `HostOriginMiddleware`.
     """
     access = Access(token=token, operator_secret=operator_secret)
     manager = SessionManager(engine, access=access, limits=limits or ClientLimits())
@@ -106,12 +101,7 @@ async def serve(
 ) -> None:
     """Serve an app of `build_app` until `stop` is set; sessions are closed with 1001 then.
 
-    Args:
-        app: from `build_app`.
-        host: name or address to listen on.
-        port: 0 takes a free one.
-        stop: ends it.
-        listening: called once with the port, when clients can connect.
+    Port 0 takes a free one. `listening` is called once with the port, when clients can connect.
 
     Raises:
         AddressError: the address can't be listened on.
@@ -120,19 +110,12 @@ async def serve(
     listener = _listen(host, port)
     server = _Server(
         uvicorn.Config(
-            app,
-            ws=Connection,
-            ws_max_size=MAX_MEDIA_BYTES,
-            ws_ping_interval=10.0,
-            ws_ping_timeout=20.0,
+            app, ws=Connection, ws_max_size=MAX_MEDIA_BYTES, ws_ping_interval=10.0, ws_ping_timeout=20.0,
             ws_per_message_deflate=False,  # media is compressed already, and inflating is a way to be flooded
-            log_config=None,
-            log_level="warning",  # its notices hold addresses, and addresses the token
-            access_log=False,
-            lifespan="on",
-            timeout_graceful_shutdown=2,
+            log_config=None, log_level="warning",  # its notices hold addresses, and addresses the token
+            access_log=False, lifespan="on", timeout_graceful_shutdown=2,
         )
-    )
+    )  # fmt: skip
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     stopping = asyncio.create_task(stop.wait())
     if listening is not None:

@@ -29,9 +29,7 @@ STANDING_UNITS = 25
 class Inbox:
     """What the user sent and the model has not yet seen. Safe for any number of threads on either side.
 
-    Args:
-        media: what the model wants of the user.
-        metrics: counts samples that are missing (from the first sound on: no microphone, no gap) or dropped.
+    Samples that are missing (from the first sound on: no microphone, no gap) or dropped are counted.
     """
 
     def __init__(self, media: Media, metrics: ServerMetrics) -> None:
@@ -107,13 +105,8 @@ class Inbox:
             interrupted, self._interrupted = self._interrupted, False
             epoch = self._epoch
         frames = self._spread(fresh)
-        return UserUnit(
-            pcm=pcm.astype(np.float32) / np.float32(32768),
-            frames=frames,
-            texts=texts,
-            interrupted=interrupted,
-            epoch=epoch,
-        )
+        pcm_float = pcm.astype(np.float32) / np.float32(32768)
+        return UserUnit(pcm=pcm_float, frames=frames, texts=texts, interrupted=interrupted, epoch=epoch)
 
     def _spread(self, fresh: tuple[npt.NDArray[np.uint8], ...]) -> npt.NDArray[np.uint8]:
         """Stretch the fresh frames evenly over the unit, the newest always last."""

@@ -29,12 +29,7 @@ class ClientLimits:
 
 
 class LimitChecker:
-    """Whether one client keeps to the limits.
-
-    Args:
-        limits: of time and amount.
-        now: the current time in seconds, of any clock that the caller keeps to.
-    """
+    """Whether one client keeps to the limits; `now` is in seconds, of any clock that the caller keeps to."""
 
     def __init__(self, limits: ClientLimits, *, now: float) -> None:
         self._limits = limits
@@ -60,19 +55,11 @@ class LimitChecker:
 
 
 class TokenBucket:
-    """A token bucket: `burst` at once, `per_s` in the long run.
-
-    Args:
-        burst: tokens that it holds at most, and at first.
-        per_s: tokens that come back per second.
-        now: the current time in seconds, of any clock that the caller keeps to.
-    """
+    """A token bucket: `burst` at once, `per_s` in the long run; `now` as above."""
 
     def __init__(self, *, burst: float, per_s: float, now: float) -> None:
-        self._burst = burst
-        self._per_s = per_s
-        self._left = burst
-        self._at = now
+        self._burst, self._per_s = burst, per_s
+        self._left, self._at = burst, now
 
     def spend(self, tokens: float, now: float) -> bool:
         """Take tokens; false when there weren't so many."""

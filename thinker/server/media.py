@@ -42,13 +42,7 @@ class PictureError(Exception):
 
 
 class SoundConverter:
-    """Interleaved PCM16 of any rate to mono at the model's rate, streaming.
-
-    Args:
-        rate: samples a second that arrive, MIN_SOUND_RATE to MAX_SOUND_RATE.
-        channels: that are interleaved.
-        out_rate: samples a second that the model takes.
-    """
+    """Interleaved PCM16 of MIN_SOUND_RATE to MAX_SOUND_RATE Hz to mono of `out_rate`, streaming."""
 
     def __init__(self, *, rate: int, channels: int, out_rate: int) -> None:
         self._channels = channels

@@ -54,16 +54,9 @@ log = logging.getLogger(__name__)
 
 
 class Session:
-    """Serves one accepted connection; `run` returns when it is over.
+    """Serves one connection, accepted before `run`, which returns when it is over.
 
-    Args:
-        socket: accepted with the protocol's subprotocol before `run`.
-        engine: has the slots.
-        admission_queue: where it waits for one.
-        pool: threads for media.
-        metrics: the server's counters.
-        token: what the hello must bring, or None.
-        limits: of time and amount.
+    `token` is what the hello must bring, if anything; `pool` has threads for media.
     """
 
     def __init__(

@@ -27,13 +27,7 @@ MEDIA_THREADS = 2
 
 
 class SessionManager:
-    """Holds every session from the moment that its socket is accepted until it is closed.
-
-    Args:
-        engine: serves the sessions.
-        access: says which clients may connect.
-        limits: for every session.
-    """
+    """Holds every session from the moment that its socket is accepted until it is closed."""
 
     def __init__(self, engine: Engine, *, access: Access, limits: ClientLimits) -> None:
         self.engine = engine
@@ -70,14 +64,9 @@ class SessionManager:
             return
         known = self._access.has_token(websocket)
         session = Session(
-            websocket,
-            engine=self.engine,
-            admission_queue=self.admission_queue,
-            pool=self._pool,
-            metrics=self.metrics,
-            token=None if known else self._access.token,
-            limits=self._limits,
-        )
+            websocket, engine=self.engine, admission_queue=self.admission_queue, pool=self._pool,
+            metrics=self.metrics, token=None if known else self._access.token, limits=self._limits,
+        )  # fmt: skip
         if "token" in websocket.query_params and not known:
             session.end(CloseCode.UNAUTHORISED, "the token is missing or wrong")
         # Counted before anything is awaited: many may come at once.

@@ -40,17 +40,9 @@ class CollectiveBackend:
     lacking: Callable[[str], str | None]
     """What a process on a device of that kind lacks for it here, in words."""
     make: Callable[[GroupOptions], AbortableGroup]
-    """Makes one direction; both processes call it at about the same time.
-
-    Raises:
-        RuntimeError: it can't be, or the peer did not come in time.
-    """
+    """Makes one direction; both call it at about the same time. A RuntimeError when the peer did not come."""
     prepare: Callable[[], object] = lambda: None
-    """Builds what has to be built, once.
-
-    Raises:
-        LinkUnavailable: it can't be; says why.
-    """
+    """Builds what has to be built, once; a LinkUnavailable says why it can't be."""
     connected: Callable[[], object] = lambda: None
     """Called once both directions have carried something."""
 

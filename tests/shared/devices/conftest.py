@@ -115,8 +115,8 @@ class RecordingDevice(Accelerator):
     def _torch_device(self) -> torch.device:
         return torch.device("cpu")
 
-    def host_buffer(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
-        return torch.empty(shape, dtype=dtype)
+    def _pinned(self, x: Tensor) -> Tensor:
+        return torch.empty_like(x)
 
     def _new_graph(self) -> "Graph":
         return Graph(self._api)

@@ -12,17 +12,20 @@ from shared.errors import DeviceError
 
 def test_a_copy_to_the_host_goes_beside_the_current_work(make_recorder: Callable[..., Device], api) -> None:
     device = make_recorder()
-    x, out = torch.arange(4.0), device.host_buffer(4)
-    copied = device.to_host(x, out)
-    assert out.equal(x)
-    side = "stream 1 of 1"
-    assert api.log == [f"{side} waits for main", f"kept for {side}", f"event on {side}"]
-    copied.gate()
-    copied.wait()
-    assert not copied.done()
-    assert api.log[3:] == [f"main waits for event on {side}", f"host waits for event on {side}"]
-    device.to_host(x, out)
-    assert api.log[5] == f"{side} waits for main", "the same stream for all copies"
+    x, side = torch.arange(4.0), "stream 1 of 1"
+    assert device.fetch(x).equal(x)
+    waits = f"{side} waits for main"
+    assert api.log == [waits, f"kept for {side}", f"event on {side}", f"host waits for event on {side}"]
+    device.fetch(x)
+    assert api.log[4] == waits, "the same stream for all copies"
+
+
+def test_an_event_holds_the_device_or_the_host(make_recorder: Callable[..., Device], api) -> None:
+    event = make_recorder().event()
+    event.gate()
+    event.wait()
+    assert not event.done()
+    assert api.log == ["event on main", "main waits for event on main", "host waits for event on main"]
 
 
 def test_headroom_counts_what_torch_holds_unused(make_recorder: Callable[..., Device], api) -> None:

@@ -11,13 +11,12 @@ from shared.errors import DeviceError
 def test_copies_and_events() -> None:
     cpu = Device()
     x = torch.arange(6.0).view(2, 3)
-    out = cpu.host_buffer(2, 3)
     with cpu.aside():
-        copied = cpu.to_host(x, out)
+        out, copied = cpu.fetch(x), cpu.event()
     copied.gate()
     copied.wait()
     assert copied.done()
-    assert out.equal(x)
+    assert out is x
 
 
 def test_captured_work_is_the_work_itself() -> None:

@@ -231,7 +231,7 @@ def test_of_two_performers_at_once_one_is_told_that_the_place_is_taken(
 ) -> None:
     """Both have proven themselves before the Thinker looks."""
     performers = [join(threads, listener.port) for _ in range(2)]
-    while listener.num_callers < 2:
+    while listener._callers.qsize() < 2:
         time.sleep(0.01)
     thinker = accept(threads, listener)
     with thinker.result() as thinker_end:

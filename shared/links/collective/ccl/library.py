@@ -26,12 +26,7 @@ class Communicator:
 
 
 class Library:
-    """oneCCL, loaded and set up for two ranks.
-
-    Args:
-        rank: this process's.
-        one_host: whether the two can share memory.
-    """
+    """oneCCL, loaded and set up for two ranks, of which this process is `rank`; on `one_host` or on two."""
 
     def __init__(self, rank: int, *, one_host: bool) -> None:
         path = shim()
@@ -52,15 +47,9 @@ class Library:
     def connect(
         self, rank: int, get: Callable[[str], bytes | None], put: Callable[[str, bytes], None]
     ) -> Communicator:
-        """A communicator of two that finds the other side through what both put into a store.
+        """A communicator of two that finds the other side through what both `put` into a store.
 
-        Args:
-            rank: this process's.
-            get: the value of a key, empty while there is none, None to give up.
-            put: sets one.
-
-        Raises:
-            RuntimeError: it gave up.
+        `get` returns the value of a key, empty while there is none, None to give up: a RuntimeError then.
         """
 
         def copy(key: bytes, room: int, size: int) -> int:
