@@ -12,13 +12,13 @@ from multiprocessing.synchronize import Event
 from rich.console import Console
 
 from benchmarks.harness import hold, performer_process, spawned
+from benchmarks.machine import describe
 from benchmarks.planner.measure import WARM_UP_UNITS, Batch, weight_bytes
 from benchmarks.planner.profile import Curve, ExchangeCost, Profile, Sizes, StageCost, StageCosts
 from benchmarks.planner.workload import STAGES
 from benchmarks.result import BenchResult
 from shared.clock import MonotonicClock
 from shared.config import RuntimeConfig, load_config
-from shared.devices import describe
 from shared.models.family import Family
 from shared.models.layout import KVBlock
 from shared.processes.model import load_model

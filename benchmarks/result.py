@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from rich.console import Console
 from rich.table import Table
 
-from shared.devices import claim_core, describe
+from benchmarks.machine import describe
+from shared.devices import claim_core
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -34,8 +34,7 @@ class RuntimeConfig:
     travel: "packed" in one piece, "layerwise" while later layers compute, "auto" by their size.
 
     How a process computes: `threads` on a CPU; `pin`: its model thread on a core of its own, "auto" for where
-    that helps; `dtype`: "auto" for what is fastest on the device, must be the same for both processes;
-    `compile`: let torch compile the model, on other devices than a CPU.
+    that helps; `dtype`: "auto" for what is fastest on the device, must be the same for both processes.
     """
 
     name: str = ""
@@ -44,7 +43,6 @@ class RuntimeConfig:
     threads: int = 1
     pin: str = "auto"
     dtype: str = "auto"
-    compile: bool = False
     sessions: int = 1
     phases: int = 1
     chunk_mode: str = "auto"

@@ -5,10 +5,9 @@ accelerator.py  CUDA and XPU; imported where one is opened, as is ipex.py
 graphs.py       captured work and its buckets
 memory.py       how much the host still has
 cores.py        threads, and a core of its own for a process
-about.py        what figures were measured on
+cpu.py          the processor's name and abilities
 """
 
-from shared.devices.about import describe
 from shared.devices.cores import claim_core, settle_threads
 from shared.devices.device import Device, Event, check_device, open_device
 
@@ -17,7 +16,6 @@ __all__ = [
     "Event",
     "check_device",
     "claim_core",
-    "describe",
     "open_device",
     "settle_threads",
 ]

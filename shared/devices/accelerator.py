@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -44,9 +44,9 @@ class StreamEvent:
 class Accelerator(Device):
     """A device with streams; `api` is `torch.cuda` or `torch.xpu`."""
 
-    def __init__(self, api: Any, index: int = 0, *, dtype: str = "auto", compiles: bool = False) -> None:
+    def __init__(self, api: Any, index: int = 0, *, dtype: str = "auto") -> None:
         self._api = api
-        super().__init__(index, dtype=dtype, compiles=compiles)
+        super().__init__(index, dtype=dtype)
         self._side: Any = None
         self._pool: Any = None
 
@@ -121,18 +121,14 @@ class Accelerator(Device):
     def _recording(self, graph: Any, stream: Any) -> Any:
         return self._api.graph(graph, pool=self._pool, stream=stream)
 
-    def compiled(self, module: ModuleT) -> ModuleT:
-        """Through torch.compile with fixed shapes, if the config asks for it."""
-        return cast("ModuleT", torch.compile(module, dynamic=False)) if self.compiles else module
-
 
 class Cuda(Accelerator):
     """An NVIDIA or AMD GPU."""
 
     kind = "cuda"
 
-    def __init__(self, index: int = 0, *, dtype: str = "auto", compiles: bool = False) -> None:
-        super().__init__(torch.cuda, index, dtype=dtype, compiles=compiles)
+    def __init__(self, index: int = 0, *, dtype: str = "auto") -> None:
+        super().__init__(torch.cuda, index, dtype=dtype)
 
     def _new_graph(self) -> Any:
         return self._api.CUDAGraph()
@@ -148,8 +144,8 @@ class Xpu(Accelerator):
 
     kind = "xpu"
 
-    def __init__(self, index: int = 0, *, dtype: str = "auto", compiles: bool = False) -> None:
-        super().__init__(torch.xpu, index, dtype=dtype, compiles=compiles)
+    def __init__(self, index: int = 0, *, dtype: str = "auto") -> None:
+        super().__init__(torch.xpu, index, dtype=dtype)
 
     def captured(self, work: Work, examples: Sequence[Tensor]) -> Work:
         """Record `work` where this torch has graphs for XPU; else it is `work` itself."""

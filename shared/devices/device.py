@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
-from shared.devices.about import cpu_flags, cpu_model
+from shared.devices.cpu import cpu_flags, cpu_model
 from shared.devices.graphs import InBuckets, Work, bucket_sizes
 from shared.devices.memory import host_headroom
 from shared.errors import ConfigError, DeviceError
@@ -49,7 +49,6 @@ class Device:
 
     Args:
         dtype: what models compute in: "float32", "bfloat16", or "auto" for what is fastest here.
-        compiles: let `compiled` call torch.compile.
 
     Attributes:
         kind: "cpu", "cuda" or "xpu".
@@ -60,11 +59,10 @@ class Device:
 
     kind = "cpu"
 
-    def __init__(self, index: int = 0, *, dtype: str = "auto", compiles: bool = False) -> None:
+    def __init__(self, index: int = 0, *, dtype: str = "auto") -> None:
         self.index = index
         self.torch = self._torch_device()
         self.dtype = self._best_dtype() if dtype == "auto" else DTYPES[dtype]
-        self.compiles = compiles
 
     def __str__(self) -> str:
         return str(self.torch)
@@ -135,16 +133,12 @@ class Device:
         recorded = {size: self.captured(work, examples(size)) for size in reversed(bucket_sizes(largest))}
         return InBuckets(recorded, pads=self.kind != "cpu")
 
-    def compiled(self, module: ModuleT) -> ModuleT:
-        """The module through torch.compile, if the config asks for it; on a CPU it would gain nothing."""
-        return module
-
     def optimised(self, module: ModuleT) -> ModuleT:
         """The module on this device and in its dtype, for inference."""
         return module.to(self.torch, self.dtype).eval().requires_grad_(False)
 
 
-def open_device(spec: str, *, dtype: str = "auto", compiles: bool = False) -> Device:
+def open_device(spec: str, *, dtype: str = "auto") -> Device:
     """The device `spec`: cpu, cuda[:N] or xpu[:N]; see `Device` for the rest.
 
     Raises:
@@ -153,10 +147,10 @@ def open_device(spec: str, *, dtype: str = "auto", compiles: bool = False) -> De
     """
     kind, index = check_device(spec)
     if kind == "cpu":
-        return Device(index, dtype=dtype, compiles=compiles)
+        return Device(index, dtype=dtype)
     from shared.devices.accelerator import Cuda, Xpu  # noqa: PLC0415 - the fence
 
-    return (Cuda if kind == "cuda" else Xpu)(index, dtype=dtype, compiles=compiles)
+    return (Cuda if kind == "cuda" else Xpu)(index, dtype=dtype)
 
 
 def check_device(spec: str) -> tuple[str, int]:

@@ -24,7 +24,7 @@ def load_model(
         ConfigError, CheckpointError: see `load_family`.
     """
     settle_threads(config.threads)
-    opened = open_device(device, dtype=config.dtype, compiles=config.compile)
+    opened = open_device(device, dtype=config.dtype)
     family = _builder(config, share.ranks)(
         weights=config.weights_folder(), device=opened, role=role, share=share
     )

@@ -30,7 +30,7 @@ from scripted_sessions import (
 )
 
 from shared.config import RuntimeConfig, load_config
-from shared.devices.about import cpu_flags
+from shared.devices.cpu import cpu_flags
 from shared.models.family import Family
 from shared.models.single import Reply
 from shared.processes.model import load_model

@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import nn
 
 from shared.devices import Device
 from shared.errors import DeviceError
@@ -80,13 +79,3 @@ def test_all_buckets_are_captured(make_recorder: Callable[..., Device], api) -> 
     assert sorted(set(sizes)) == [1, 2, 4]
     assert bucketed(torch.ones(3, 3)).shape == (3, 3)
     assert api.log[-1] == "replay"
-
-
-def test_compiling_is_asked_for(
-    make_recorder: Callable[..., Device], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch, "compile", lambda module, *, dynamic: ("compiled", module, dynamic))
-    module = nn.Linear(2, 2)
-    assert make_recorder().compiled(module) is module
-    assert make_recorder(compiles=True).compiled(module) == ("compiled", module, False)
-    assert Device(compiles=True).compiled(module) is module

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from shared.devices import Device, describe, device
+from shared.devices import Device, device
 from shared.errors import DeviceError
 
 
@@ -67,12 +67,3 @@ def test_a_module_is_made_ready() -> None:
     assert module.weight.dtype is torch.bfloat16
     assert not module.weight.requires_grad
     assert not module.training
-
-
-def test_a_description_for_tables() -> None:
-    about = describe("thinker on 0, performer on 1")
-    assert about["pinning"] == "thinker on 0, performer on 1"
-    assert describe()["pinning"] == "none"
-    assert about["threads per process"] == torch.get_num_threads()
-    assert about["torch"] == torch.__version__
-    assert all(value != "" for value in about.values())

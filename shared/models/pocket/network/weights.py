@@ -87,5 +87,3 @@ def _settle(weights: PocketWeights, device: Device) -> None:
     network.transformer = device.optimised(network.transformer)
     if hasattr(network, "listener"):
         network.listener.transformer = device.optimised(network.listener.transformer)
-        network.listener.vision_encoder = device.compiled(network.listener.vision_encoder)
-        weights.audio.decoder = device.compiled(weights.audio.decoder)

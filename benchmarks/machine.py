@@ -8,23 +8,15 @@ from pathlib import Path
 
 import torch
 
+from shared.devices.cpu import cpu_flags, cpu_model
+
 CPUS = Path("/sys/devices/system/cpu")
-
-
-def cpu_model() -> str:
-    """The processor's name."""
-    return _cpuinfo("model name") or platform.processor() or platform.machine()
-
-
-def cpu_flags() -> frozenset[str]:
-    """What the processor can do, as Linux calls it."""
-    return frozenset(_cpuinfo("flags").split())
 
 
 def describe(pinning: str = "") -> dict[str, str | int]:
     """Machine, versions, threads and pinning, for the head of a table."""
     return {
-        "cpu": cpu_model(),
+        "cpu": cpu_model() or platform.machine(),
         "cores": os.cpu_count() or 0,
         "allowed cores": len(os.sched_getaffinity(0)),
         "isa": _isa(),
@@ -35,14 +27,6 @@ def describe(pinning: str = "") -> dict[str, str | int]:
         "torch": torch.__version__,
         "python": platform.python_version(),
     }
-
-
-def _cpuinfo(name: str) -> str:
-    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-        key, _, value = line.partition(":")
-        if key.strip() == name:
-            return value.strip()
-    return ""
 
 
 def _isa() -> str:
