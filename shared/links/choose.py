@@ -2,9 +2,9 @@
 
 import logging
 import sys
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Annotated, Protocol
 
+import msgspec
 import torch
 import torch.distributed as dist
 
@@ -26,19 +26,22 @@ _DEVICE_KINDS = {"xccl": "xpu", "nccl": "cuda"}  # between such devices payloads
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Capabilities:
+Word = Annotated[str, msgspec.Meta(max_length=256, pattern=r"\A[!-~]*\Z")]
+"""What a process may say of itself: fit for a line of the log."""
+
+
+class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """What one process brings to the choice."""
 
-    process: str
-    """"thinker" or "performer", for messages."""
-    link: str
+    process: Word
+    """Its role, for messages."""
+    link: Word
     """A name of LINK_NAMES."""
-    host: str
+    host: Word
     """Identity of the host's shared memory; equal when two processes can share it."""
-    device: str = "cpu"
-    """Where the process computes: "cpu", "cuda:0", …"""
-    available: tuple[str, ...]
+    device: Annotated[str, msgspec.Meta(pattern=r"\A(cpu|cuda|xpu)(:[0-9]{1,3})?\Z")] = "cpu"
+    """Where the process computes."""
+    available: tuple[Word, ...]
     """Names of links that this process can open."""
 
 

@@ -24,11 +24,14 @@ import secrets
 import socket
 import struct
 import time
+from dataclasses import asdict
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from shared.errors import RendezvousError
+from shared.links.base import LinkShape
+from shared.links.choose import Capabilities, Word
 from shared.links.peer import receive_exactly
 
 VERSION = 3
@@ -38,8 +41,6 @@ _NUMBER = struct.Struct("<Q")
 _MAX_BYTES = 64 * 1024
 _MAC_BYTES = hashlib.sha256().digest_size
 _M = TypeVar("_M")
-_Device = Annotated[str, msgspec.Meta(pattern=r"\A(cpu|cuda|xpu)(:[0-9]{1,3})?\Z")]
-_Word = Annotated[str, msgspec.Meta(max_length=256, pattern=r"\A[!-~]*\Z")]  # fit for a line of the log
 _Hex = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 
 
@@ -53,7 +54,7 @@ class Challenge(msgspec.Struct, frozen=True, kw_only=True, tag="thinker-performe
 class Proof(msgspec.Struct, frozen=True, kw_only=True, tag="proof"):
     """The caller's: who it is, and that it knows the secret."""
 
-    role: _Word
+    role: Word
     nonce: _Hex
     mac: _Hex
 
@@ -67,14 +68,9 @@ class Welcome(msgspec.Struct, frozen=True, kw_only=True, tag="welcome"):
 class LinkParams(msgspec.Struct, frozen=True, kw_only=True, tag="params"):
     """The caller's: what it was started with and where it runs."""
 
-    digest: _Word
-    to_caller_bytes: int
-    from_caller_bytes: int
-    depth: int
-    link: _Word
-    device: _Device
-    available: tuple[_Word, ...]
-    host: _Word
+    digest: Word
+    shape: LinkShape
+    capabilities: Capabilities
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True, tag="accepted"):
@@ -196,10 +192,10 @@ def check_same_params(own: LinkParams, callers: LinkParams, here: str, there: st
     Raises:
         RendezvousError: the message names the field and both values.
     """
-    for field in ("digest", "to_caller_bytes", "from_caller_bytes", "depth"):
-        ours, theirs = getattr(own, field), getattr(callers, field)
-        if ours != theirs:
+    mine, others = ({"digest": each.digest, **asdict(each.shape)} for each in (own, callers))
+    for field, value in mine.items():
+        if others[field] != value:
             raise RendezvousError(
-                f"rendezvous: {field} is {ours} at the {here} and {theirs} at the {there}: "
+                f"rendezvous: {field} is {value} at the {here} and {others[field]} at the {there}: "
                 f"give both the same --config and weights"
             )

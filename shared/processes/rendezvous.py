@@ -283,14 +283,14 @@ class _Wait:
 
 def _answer(caller: _Caller, params: HandshakeParams, here: str) -> LinkEnd:
     """Accept a caller that fits and open the link, or refuse it."""
-    connection, own = caller.connection, _link_params(params)
+    connection, own = caller.connection, _link_params(params, here)
     try:
         theirs: LinkParams = connection.receive(LinkParams, _MESSAGE_S)
     except (OSError, StrangerError) as error:
         raise _LostPeerError(error) from error
     try:
         check_same_params(own, theirs, here, caller.role)
-        link = choose_link(_capabilities(here, own), _capabilities(caller.role, theirs))
+        link = choose_link(own.capabilities, theirs.capabilities)
         own_host = connection.line.getsockname()[0]
         offer = offer_link(link, params.shape, own_host=own_host, device=params.device)
     except (RendezvousError, LinkUnavailable) as error:
@@ -312,7 +312,7 @@ def _introduce(
     try:
         _await_message(connection, wait)
         connection.introduce(params.secret, role.name, _MESSAGE_S)
-        connection.send(_link_params(params))
+        connection.send(_link_params(params, role.name))
         _await_message(connection, wait)  # a link may have to be built
         answer: Accepted | Refused = connection.receive(Accepted | Refused, _MESSAGE_S)
     except OSError as error:
@@ -352,19 +352,12 @@ def _check_port(port: int, lowest: int) -> None:
         raise RendezvousError(f"rendezvous: the port must be {lowest} to 65535, got {port}")
 
 
-def _link_params(params: HandshakeParams) -> LinkParams:
-    shape = params.shape
-    return LinkParams(
-        digest=params.digest, to_caller_bytes=shape.to_peer, from_caller_bytes=shape.from_peer,
-        depth=shape.depth, link=params.link, device=params.device, host=host_identity(),
+def _link_params(params: HandshakeParams, role: str) -> LinkParams:
+    capabilities = Capabilities(
+        process=role, link=params.link, host=host_identity(), device=params.device,
         available=available_links(params.device),
     )  # fmt: skip
-
-
-def _capabilities(process: str, params: LinkParams) -> Capabilities:
-    return Capabilities(
-        process=process, link=params.link, host=params.host, device=params.device, available=params.available
-    )
+    return LinkParams(digest=params.digest, shape=params.shape, capabilities=capabilities)
 
 
 def _await_message(connection: HandshakeConnection, wait: _Wait) -> None:

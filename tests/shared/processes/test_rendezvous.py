@@ -16,6 +16,7 @@ import pytest
 
 from shared.errors import ConfigError, LinkUnavailable, RendezvousError
 from shared.links.base import LinkEnd, LinkShape
+from shared.links.choose import Capabilities
 from shared.links.peer import host_identity
 from shared.processes.handshake import (
     VERSION,
@@ -138,7 +139,7 @@ def test_over_gloo_when_one_side_asks_for_it(
             HandshakeParams(
                 secret=SECRET, digest="same", shape=LinkShape(to_peer=1001, from_peer=500, depth=2)
             ),
-            "to_caller_bytes is 1000 at the thinker and 1001 at the performer",
+            "to_peer is 1000 at the thinker and 1001 at the performer",
         ),
         (
             HandshakeParams(
@@ -399,10 +400,8 @@ def test_silent_strangers_do_not_hold_up_the_performer(
 
 
 def link_params(link: str) -> LinkParams:
-    return LinkParams(
-        digest="same", to_caller_bytes=1000, from_caller_bytes=500, depth=2, link=link, device="cpu",
-        available=(link,), host=host_identity(),
-    )  # fmt: skip
+    there = Capabilities(process="performer", link=link, host=host_identity(), available=(link,))
+    return LinkParams(digest="same", shape=SHAPE, capabilities=there)
 
 
 def test_a_performer_that_dies_while_the_link_is_opened_is_followed_by_another(
