@@ -35,7 +35,8 @@ from shared.processes.roles import PERFORMER, THINKER
 from shared.processes.secret import new_secret
 from thinker.engine.pipeline import Pipeline, PipelineOptions
 from thinker.engine.running_session import RunningSession
-from thinker.engine.timings import Counts, Timings
+from thinker.engine.timings import Timings
+from thinker.report import UnitCounts
 
 JOIN_WITHIN_S = 120.0
 END_WITHIN_S = 10.0
@@ -75,7 +76,7 @@ class Measured(Timings):
     """Timings with the mean time in which every session went on by a unit."""
 
     round_ms: float = 0.0
-    counts: Counts
+    counts: UnitCounts
 
 
 def cut_down(config: RuntimeConfig, layers: int | None) -> RuntimeConfig:
@@ -105,7 +106,7 @@ def running_sessions(
     """A pipeline with a session for each user; they end with the context, if it ends well."""
     pipeline = Pipeline(
         family=family, link=link, memory=family.allocate(options.slots), clock=clock, wakeup=link.receiver,
-        options=options, timings=Timings(clock, one_host=True), counts=Counts(),
+        options=options, timings=Timings(clock, one_host=True), counts=UnitCounts(),
     )  # fmt: skip
     for number, active_user in zip(_session_numbers, active_users, strict=False):
         pipeline.open(
@@ -144,7 +145,7 @@ def hold(
             pipeline.step()
         when_warm()
         pipeline.timings = measured
-        pipeline.counts = measured.counts = Counts()
+        pipeline.counts = measured.counts = UnitCounts()
         began = time.monotonic()
         while measured.counts.emitted < units * sessions:
             pipeline.step()

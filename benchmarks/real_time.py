@@ -11,7 +11,8 @@ from shared.clock import MonotonicClock
 from shared.links.base import LinkEnd
 from shared.models.family import Family
 from thinker.engine.pipeline import PipelineOptions
-from thinker.engine.timings import Counts, Timings
+from thinker.engine.timings import Timings
+from thinker.report import UnitCounts
 
 ARRIVE_WITHIN_S = 0.48  # random moments of the first three units
 JUDGED_AFTER_S = 4.0  # whether sessions are hopelessly late
@@ -47,7 +48,7 @@ def hold_in_real_time(
         warm_until = now + 2 * ARRIVE_WITHIN_S
         while time.monotonic() < warm_until:
             pipeline.step()
-        timings, counts = Timings(pipeline.clock, one_host=True), Counts()
+        timings, counts = Timings(pipeline.clock, one_host=True), UnitCounts()
         pipeline.timings, pipeline.counts = timings, counts
         began = time.monotonic()
         while (lasted := time.monotonic() - began) < seconds:
@@ -63,6 +64,6 @@ def hold_in_real_time(
     )
 
 
-def late_share(counts: Counts) -> float:
+def late_share(counts: UnitCounts) -> float:
     """Of all units, those that were late or given up."""
     return (counts.late + counts.dropped) / max(1, counts.emitted + counts.dropped)

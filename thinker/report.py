@@ -13,7 +13,7 @@ class Percentiles(msgspec.Struct, frozen=True, kw_only=True):
     p99: float = 0.0
 
 
-class UnitCounts(msgspec.Struct, frozen=True, kw_only=True):
+class UnitCounts(msgspec.Struct, kw_only=True):
     """Units of all sessions: `late` came after their deadline, `dropped` were given up."""
 
     emitted: int = 0

@@ -6,7 +6,8 @@ host the link copies nothing, and no payload is ever allocated. Each sender and 
 thread; the two of an end may belong to different threads.
 """
 
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
@@ -126,8 +127,8 @@ class LinkEnd(AbstractContextManager["LinkEnd"]):
     receiver: Receiver
     peer: Peer
     """The process at the other end; closed last, because the other side takes its end as final."""
-    resources: ExitStack
-    """What the link opened, closed before the peer."""
+    release: Callable[[], None]
+    """Closes what the link opened; called once, before the peer is closed."""
 
     def close(self) -> None:
         """Let what was committed leave, then close; the other end sees LinkClosed after the last message.
@@ -137,7 +138,8 @@ class LinkEnd(AbstractContextManager["LinkEnd"]):
         """
         self.sender.close()
         self.receiver.close()
-        self.resources.close()
+        release, self.release = self.release, lambda: None
+        release()
         self.peer.close()
 
     def __exit__(self, *_: object) -> None:

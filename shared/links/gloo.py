@@ -13,7 +13,7 @@ A process group of two ranks, with a tag for each direction. Three things about 
 """
 
 import secrets
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from datetime import timedelta
 
 import torch
@@ -74,10 +74,8 @@ def join_gloo(address: str, shape: LinkShape, peer: Peer, timeout_s: float) -> L
 
 def _end(group: PointToPointGroup, rank: int, shape: LinkShape, peer: Peer) -> LinkEnd:
     transport = _GlooTransport(group, rank, shape, peer)
-    resources = ExitStack()
-    resources.callback(transport.close)
     return LinkEnd(
-        kind="gloo", sender=transport.sender, receiver=transport.receiver, peer=peer, resources=resources
+        kind="gloo", sender=transport.sender, receiver=transport.receiver, peer=peer, release=transport.close
     )
 
 
@@ -94,22 +92,14 @@ class _GlooTransport:
         self._received = TransferThread[dist.Work]("gloo-received", ready, peer, _complete)
         for index in range(shape.depth):
             self._post(index)
-        self.sender = RingSender(
-            max_bytes=shape.to_peer,
-            slots=[Slot.over(memory, shape.to_peer) for memory in self._out_slots],
-            released=released,
-            publish=self._send,
-            peer=peer,
-        )
+        to_send = [Slot.over(memory, shape.to_peer) for memory in self._out_slots]
+        to_receive = [Slot.over(memory, shape.from_peer) for memory in self._in_slots]
+        self.sender = RingSender(slots=to_send, released=released, publish=self._send, peer=peer)
         self.receiver = RingReceiver(
-            max_bytes=shape.from_peer,
-            slots=[Slot.over(memory, shape.from_peer) for memory in self._in_slots],
-            ready=ready,
-            recycle=self._post,
-            peer=peer,
+            slots=to_receive, ready=ready, recycle=self._post, peer=peer,
             # The peer's connection can end before its last messages come; the group's end ends the thread.
             drain=lambda: self._received.join(FLUSH_S),
-        )
+        )  # fmt: skip
 
     def _send(self, index: int, num_bytes: int) -> None:
         peer_rank = 1 - self._rank

@@ -55,13 +55,13 @@ class RingSender:
     called with a slot's index and the bytes of its payload, when its header is written.
     """
 
-    max_bytes: int
     slots: Sequence[Slot]
     released: EventCounter
     publish: Callable[[int, int], None]
     peer: Peer
 
     def __post_init__(self) -> None:
+        self.max_bytes = len(self.slots[0].payload)
         self._label = f"link to the {self.peer.name}"
         self._poller = Poller((self.released.fileno(), self.peer.fileno()))
         self._idle = list(range(len(self.slots)))
@@ -119,7 +119,6 @@ class RingReceiver:
     messages can still be under way then; it must return in bounded time.
     """
 
-    max_bytes: int
     slots: Sequence[Slot]
     ready: EventSemaphore
     recycle: Callable[[int], None]
@@ -128,6 +127,7 @@ class RingReceiver:
     drain: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
+        self.max_bytes = len(self.slots[0].payload)
         self.order = self.order or range(len(self.slots))
         self._label = f"link from the {self.peer.name}"
         self._poller = Poller(self.filenos())

@@ -35,7 +35,6 @@ _CREDENTIALS = struct.Struct("3i")
 class MemoryRing:
     """One direction over memory that both ends see."""
 
-    max_bytes: int
     slots: Sequence[Slot]
     order: memoryview
     """uint32[depth]: which slot message m lies in is said at m % depth."""
@@ -54,7 +53,7 @@ class MemoryRing:
         """A ring that the other end has made."""
         first, *parts = torch.split(memory, [_order_bytes(depth), *depth * [slot_bytes(max_bytes)]])
         return cls(
-            max_bytes=max_bytes, slots=[Slot.over(part, max_bytes) for part in parts],
+            slots=[Slot.over(part, max_bytes) for part in parts],
             order=first.numpy().data.cast("I")[:depth], released=released, ready=ready,
         )  # fmt: skip
 
@@ -73,18 +72,13 @@ class MemoryRing:
             self.order[next(turns)] = index
             self.ready.add()
 
-        return RingSender(
-            max_bytes=self.max_bytes, slots=self.slots, released=self.released, publish=publish, peer=peer
-        )
+        return RingSender(slots=self.slots, released=self.released, publish=publish, peer=peer)
 
     def receiver(self, peer: Peer) -> RingReceiver:
         def recycle(index: int) -> None:  # noqa: ARG001
             self.released.add()
 
-        return RingReceiver(
-            max_bytes=self.max_bytes, slots=self.slots, ready=self.ready, recycle=recycle, peer=peer,
-            order=self.order,
-        )  # fmt: skip
+        return RingReceiver(slots=self.slots, ready=self.ready, recycle=recycle, peer=peer, order=self.order)
 
     def close(self) -> None:
         """Close the descriptors; the memory goes with the last view of it."""
@@ -103,16 +97,13 @@ def _order_bytes(depth: int) -> int:
 
 def end_over_rings(kind: str, outgoing: MemoryRing, incoming: MemoryRing, peer: Peer) -> LinkEnd:
     """An end that writes to one ring and reads from the other."""
-    resources = ExitStack()
-    resources.callback(outgoing.close)
-    resources.callback(incoming.close)
-    return LinkEnd(
-        kind=kind,
-        sender=outgoing.sender(peer),
-        receiver=incoming.receiver(peer),
-        peer=peer,
-        resources=resources,
-    )
+
+    def release() -> None:
+        outgoing.close()
+        incoming.close()
+
+    sender, receiver = outgoing.sender(peer), incoming.receiver(peer)
+    return LinkEnd(kind=kind, sender=sender, receiver=receiver, peer=peer, release=release)
 
 
 class ShmOffer:

@@ -8,7 +8,7 @@ from benchmarks.harness import performer_process, pipeline_options
 from benchmarks.real_time import hold_in_real_time, late_share
 from shared.config import load_config
 from shared.processes.model import load_model
-from thinker.engine.pipeline import Counts
+from thinker.report import UnitCounts
 
 
 @pytest.mark.slow
@@ -24,5 +24,5 @@ def test_sessions_are_held() -> None:
 
 
 def test_units_given_up_are_late_too() -> None:
-    assert late_share(Counts(emitted=90, late=5, dropped=10)) == 0.15
-    assert late_share(Counts()) == 0.0
+    assert late_share(UnitCounts(emitted=90, late=5, dropped=10)) == 0.15
+    assert late_share(UnitCounts()) == 0.0

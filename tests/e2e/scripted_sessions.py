@@ -27,7 +27,8 @@ from shared.processes.rendezvous import RendezvousListener, accept_peers
 from shared.processes.roles import THINKER
 from thinker.engine.pipeline import Pipeline, PipelineOptions
 from thinker.engine.running_session import RunningSession
-from thinker.engine.timings import Counts, Timings
+from thinker.engine.timings import Timings
+from thinker.report import UnitCounts
 from thinker.units import AgentUnit
 
 SEED = 11
@@ -137,7 +138,7 @@ class ScriptedPair:
         slots = PipelineOptions(**options).slots
         self.pipeline = Pipeline(
             family=family, link=link, memory=family.allocate(slots), clock=clock, wakeup=link.receiver,
-            options=PipelineOptions(**options), timings=Timings(clock, one_host=True), counts=Counts(),
+            options=PipelineOptions(**options), timings=Timings(clock, one_host=True), counts=UnitCounts(),
             on_latents=self._keep,
         )  # fmt: skip
 

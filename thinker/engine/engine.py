@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 
+import msgspec
+
 from shared.clock import Clock, MonotonicClock, UnitClock
 from shared.devices import claim_core
 from shared.errors import LinkClosed, RuntimeFault
@@ -20,7 +22,7 @@ from shared.models.layout import KVBlock
 from thinker.engine.admission import Admission, LoadMonitor, WaitEstimator
 from thinker.engine.pipeline import Pipeline, PipelineOptions
 from thinker.engine.running_session import RunningSession
-from thinker.engine.timings import STAGES, Counts, Timings
+from thinker.engine.timings import STAGES, Timings
 from thinker.engine.warmup import warm_up
 from thinker.report import ProcessMemory, Report, SessionCounts, UnitCounts
 from thinker.units import AgentUnit, MediaSpec, UserSource
@@ -60,7 +62,7 @@ class ThinkerEngine:
         self.spec = MediaSpec(model=options.model, **dataclasses.asdict(family.media))
         self._clock = clock or MonotonicClock()
         self.timings = Timings(self._clock, one_host=True)
-        self.counts = Counts()
+        self.counts = UnitCounts()
         self._family = family
         self._join = join
         self._link_kind: str | None = None
@@ -184,10 +186,10 @@ class ThinkerEngine:
             session.on_end(reason)
 
     def report(self) -> Report:
-        counts, measured = self.counts, self.timings.percentiles
+        measured = self.timings.percentiles
         admission, load = self._admission, self._load
         return Report(
-            units=UnitCounts(emitted=counts.emitted, late=counts.late, dropped=counts.dropped),
+            units=msgspec.structs.replace(self.counts),
             model_side_ms=measured("model_side"),
             unit_interval_ms=measured("unit_interval"),
             solve_plus_exchange_ms=measured("solve_plus_exchange"),

@@ -21,7 +21,8 @@ from shared.slices import Flags, SliceHeader
 from thinker.engine.running_session import Action, Pacing, PendingUnit, RunningSession
 from thinker.engine.scheduler import Phases, next_task
 from thinker.engine.slice_sender import SliceSender
-from thinker.engine.timings import PACK, Counts, Timings
+from thinker.engine.timings import PACK, Timings
+from thinker.report import UnitCounts
 from thinker.units import AgentUnit
 
 log = logging.getLogger(__name__)
@@ -66,7 +67,7 @@ class Pipeline:
     wakeup: Wakeup
     options: PipelineOptions
     timings: Timings
-    counts: Counts
+    counts: UnitCounts
     on_latents: Callable[[RunningSession, int, Tensor], None] | None = None  # for tests and recordings
     sessions: list[RunningSession] = field(init=False, default_factory=list)
     _sender: SliceSender = field(init=False)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from shared.clock import Clock
 from shared.reporting import Stages
@@ -18,15 +17,6 @@ from thinker.report import Percentiles
 STAGES = ("encode", "state", "send", "append", "solve", "return", "decode", "remember")
 LOOP = ("remember", "state", "send", "append", "solve", "return")
 PACK = "pack"  # export and sending of slices: the Thinker's work, though the report counts it as `send`
-
-
-@dataclass(slots=True)
-class Counts:
-    """Units of all sessions since the Thinker started."""
-
-    emitted: int = 0
-    late: int = 0
-    dropped: int = 0
 
 
 class Timings:

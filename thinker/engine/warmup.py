@@ -18,7 +18,8 @@ from shared.models.family import UserUnit
 from thinker.engine.admission import Cost
 from thinker.engine.pipeline import Pipeline
 from thinker.engine.running_session import RunningSession
-from thinker.engine.timings import LOOP, Counts, Timings
+from thinker.engine.timings import LOOP, Timings
+from thinker.report import UnitCounts
 from thinker.units import MediaSpec
 
 UNITS = 12  # that one session is run for
@@ -63,7 +64,7 @@ def _run(
     model: Pipeline, spec: MediaSpec, numbers: list[int], enough_at: float, stopping: Callable[[], bool]
 ) -> Cost:
     """What a unit of the sessions with these numbers costs: the median, so that a burst of else doesn't."""
-    sessions, counts, clock = len(numbers), Counts(), UnpacedClock()
+    sessions, counts, clock = len(numbers), UnitCounts(), UnpacedClock()
     # Room for these alone, so that they are spread over the phases as when all slots are taken.
     options = replace(model.options, slots=sessions)
     pipeline = replace(model, clock=clock, options=options, counts=counts)

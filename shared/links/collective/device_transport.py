@@ -72,15 +72,9 @@ class DeviceTransport:
         self._watch = _Watch(peer, self._abort)
         for slot in range(shape.depth):
             self._recycle(slot)
-        self.sender = RingSender(
-            max_bytes=shape.to_peer,
-            slots=self._out_slots,
-            released=released,
-            publish=self._publish,
-            peer=peer,
-        )
+        self.sender = RingSender(slots=self._out_slots, released=released, publish=self._publish, peer=peer)
         self.receiver = RingReceiver(
-            max_bytes=shape.from_peer, slots=self._in_slots, ready=ready, recycle=self._recycle, peer=peer,
+            slots=self._in_slots, ready=ready, recycle=self._recycle, peer=peer,
             drain=lambda: self._received.join(_GRACE_S + FLUSH_S),
         )  # fmt: skip
 

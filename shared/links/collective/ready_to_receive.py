@@ -114,15 +114,8 @@ def _open(
     transport = DeviceTransport(
         outgoing, incoming, peer_rank=1 - options.rank, shape=shape, device=device, peer=peer
     )
-    resources = ExitStack()
-    resources.callback(transport.close)
-    return LinkEnd(
-        kind=backend.name,
-        sender=transport.sender,
-        receiver=transport.receiver,
-        peer=peer,
-        resources=resources,
-    )
+    sender, receiver = transport.sender, transport.receiver
+    return LinkEnd(kind=backend.name, sender=sender, receiver=receiver, peer=peer, release=transport.close)
 
 
 def _exchange_a_byte(outgoing: Channel, incoming: Channel, options: GroupOptions, device: str) -> None:

@@ -16,8 +16,9 @@ from shared.models.family import Family
 from shared.processes.model import link_shape
 from thinker.engine.pipeline import Pipeline, PipelineOptions
 from thinker.engine.running_session import RunningSession
-from thinker.engine.timings import Counts, Timings
+from thinker.engine.timings import Timings
 from thinker.engine.warmup import Silence
+from thinker.report import UnitCounts
 from thinker.units import MediaSpec
 
 SLOTS = 2
@@ -55,7 +56,7 @@ class OneThread:
         return self._ours.receiver.wait(0.0)
 
 
-Run = Callable[..., Counts]
+Run = Callable[..., UnitCounts]
 
 
 @pytest.fixture
@@ -66,14 +67,14 @@ def run(tiny_family: Family) -> Iterator[Run]:
     names = tiny_family.media.__dataclass_fields__
     spec = MediaSpec(model="tiny", **{name: getattr(tiny_family.media, name) for name in names})
 
-    def run(solve_s: Mapping[int, float], *, sessions: int = 1, units: int = 12) -> Counts:
+    def run(solve_s: Mapping[int, float], *, sessions: int = 1, units: int = 12) -> UnitCounts:
         clock = ManualClock()
         family: Any = Slow(tiny_family, clock, solve_s)
         performer = Performer(family, theirs, slots=SLOTS, checked=False)
         pipeline = Pipeline(
             family=family, link=ours, memory=family.allocate(SLOTS), clock=clock,
             wakeup=OneThread(performer, theirs, ours), options=PipelineOptions(slots=SLOTS),
-            timings=Timings(clock, one_host=False), counts=Counts(),
+            timings=Timings(clock, one_host=False), counts=UnitCounts(),
         )  # fmt: skip
         for number in range(1, sessions + 1):
             pipeline.open(
@@ -91,12 +92,12 @@ def run(tiny_family: Family) -> Iterator[Run]:
 
 @pytest.mark.parametrize("sessions", [1, 2])
 def test_nothing_is_late_that_is_there_by_the_next_tick(run: Run, sessions: int) -> None:
-    assert run({}, sessions=sessions) == Counts(emitted=12 * sessions, late=0, dropped=0)
+    assert run({}, sessions=sessions) == UnitCounts(emitted=12 * sessions, late=0, dropped=0)
 
 
 @pytest.mark.parametrize("sessions", [1, 2])
 def test_one_slow_unit_is_one_late_unit_of_each_session_in_its_batch(run: Run, sessions: int) -> None:
-    assert run({3: 0.2}, sessions=sessions) == Counts(emitted=12 * sessions, late=sessions, dropped=0)
+    assert run({3: 0.2}, sessions=sessions) == UnitCounts(emitted=12 * sessions, late=sessions, dropped=0)
 
 
 def test_what_is_behind_catches_up_and_is_late_until_it_has(run: Run) -> None:
@@ -107,4 +108,4 @@ def test_what_is_behind_catches_up_and_is_late_until_it_has(run: Run) -> None:
 @pytest.mark.parametrize("sessions", [1, 2])
 def test_more_than_four_units_behind_are_given_up(run: Run, sessions: int) -> None:
     counts = run({3: 1.0}, sessions=sessions)  # 5.25 units after the tick of unit 4
-    assert counts == Counts(emitted=12 * sessions, late=sessions, dropped=5 * sessions)
+    assert counts == UnitCounts(emitted=12 * sessions, late=sessions, dropped=5 * sessions)

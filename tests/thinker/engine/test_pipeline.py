@@ -18,7 +18,8 @@ from shared.models.family import AgentMedia, StepDecision, UserUnit
 from shared.models.layout import KVBlock
 from thinker.engine.pipeline import LOOK_EVERY_S, Pipeline, PipelineOptions
 from thinker.engine.running_session import FIRST_WITHIN_S, LATE_WITHIN_S, RunningSession
-from thinker.engine.timings import Counts, Timings
+from thinker.engine.timings import Timings
+from thinker.report import UnitCounts
 from thinker.units import AgentUnit, UserSource
 
 UNIT_S = 0.16
@@ -124,7 +125,7 @@ def pipeline_over(link: LinkEnd, model: Counter, clock: Clock, **options: Any) -
     family: Any = model
     return Pipeline(
         family=family, link=link, memory=None, clock=clock, wakeup=link.receiver,
-        options=PipelineOptions(**options), timings=Timings(clock, one_host=True), counts=Counts(),
+        options=PipelineOptions(**options), timings=Timings(clock, one_host=True), counts=UnitCounts(),
     )  # fmt: skip
 
 

@@ -16,8 +16,9 @@ from shared.links.loopback import loopback_pair
 from shared.models.family import Family
 from shared.processes.model import link_shape
 from thinker.engine.pipeline import Pipeline, PipelineOptions
-from thinker.engine.timings import Counts, Timings
+from thinker.engine.timings import Timings
 from thinker.engine.warmup import BATCH_UNITS, FIRST_UNITS, UNITS, Silence, warm_up
+from thinker.report import UnitCounts
 from thinker.units import MediaSpec
 
 SLOTS = 4
@@ -51,7 +52,7 @@ def make(tiny_family: Family, link: LinkEnd) -> Callable[..., Pipeline]:
         return Pipeline(
             family=tiny_family, link=link, memory=tiny_family.allocate(SLOTS), clock=clock,
             wakeup=link.receiver, options=PipelineOptions(**options), timings=Timings(clock, one_host=True),
-            counts=Counts(),
+            counts=UnitCounts(),
         )  # fmt: skip
 
     return make
@@ -66,7 +67,7 @@ def test_every_doubling_and_the_largest_number_are_tried(
     assert [cost.sessions for cost in costs] == tried[: len(costs)], "none more once it has taken long"
     assert all(min(cost.thinker_ms, cost.performer_ms, cost.loop_ms) > 0 for cost in costs)
     assert pipeline.sessions == []
-    assert pipeline.counts == Counts(), "its units are no session's"
+    assert pipeline.counts == UnitCounts(), "its units are no session's"
     assert pipeline.timings.thinker_busy_s == 0
 
 
