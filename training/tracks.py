@@ -71,7 +71,7 @@ def lay_out(
         pause = round(rng.uniform(low, high) * 25)
         spoken = _on_frames(utterance)
         if rng.uniform() < cut_short:
-            spoken = _hush(spoken, int(rng.integers(1, len(spoken.slots))))
+            spoken = _cut_short(spoken, int(rng.integers(1, len(spoken.slots))))
         start_s = (len(slots) + pause) * 0.04
         phones.append(("pau", start_s))
         phones += [(phone, start_s + end_s) for phone, end_s in spoken.phones]
@@ -87,7 +87,7 @@ def _on_frames(utterance: AgentUtterance) -> SpeechTimeline:
     return SpeechTimeline(pcm=pcm, phones=utterance.phones, slots=slots_of(utterance.phones, frames))
 
 
-def _hush(spoken: SpeechTimeline, frame: int) -> SpeechTimeline:
+def _cut_short(spoken: SpeechTimeline, frame: int) -> SpeechTimeline:
     """The same up to a frame; in that one the sound fades, and slots and lips are at rest from there on."""
     cut = frame * FRAME_SAMPLES
     pcm = spoken.pcm[: cut + FRAME_SAMPLES].copy()

@@ -44,7 +44,7 @@ def test_a_talker_can_be_late(family: Family) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("sessions", "phases"), [(1, 1), (3, 1), (3, 2)])
-def test_flat_out(family: Family, performer: Performing, sessions: int, phases: int) -> None:
+def test_unpaced(family: Family, performer: Performing, sessions: int, phases: int) -> None:
     options = PipelineOptions(slots=sessions, phases=phases)
     told: list[str] = []
     measured = harness.hold(

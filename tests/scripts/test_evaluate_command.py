@@ -16,7 +16,7 @@ from training.evaluation.measures import MEASURES, Bounds
 from training.evaluation.parts import PairTimes, TrialCounts
 
 LEAST = TrialCounts(
-    sentences=1, clips=1, voices=("espeak",), guests=(), requests=20, unseen_requests=20, others=10,
+    sentences=1, clips=1, voices=("espeak",), optional_voices=(), requests=20, unseen_requests=20, others=10,
     other_minutes=0.2, questions=1, interruptions=1, talks=1, gazes=1, scenes=3, answers=1,
 )  # fmt: skip
 

@@ -82,7 +82,7 @@ def test_a_real_wait_is_never_too_short() -> None:
     wake.close()
 
 
-def test_flat_out_everything_is_due_at_once() -> None:
+def test_unpaced_everything_is_due_at_once() -> None:
     units = UnitClock(UNIT_S, UnpacedClock())
     assert units.due(1_000_000)
     assert units.wait(1_000_000)

@@ -62,7 +62,7 @@ def test_the_same_seed_lays_out_the_same_timeline() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_hushed_sentence_stops_within_a_frame(seed: int) -> None:
+def test_a_sentence_cut_short_stops_within_a_frame(seed: int) -> None:
     timeline = lay_out([utterance()], np.random.default_rng(seed), cut_short=1)
     assert len(timeline.pcm) == len(timeline.slots) * FRAME_SAMPLES
     last = len(timeline.slots) - 1  # the frame in which the sound fades
@@ -78,7 +78,7 @@ def test_a_hushed_sentence_stops_within_a_frame(seed: int) -> None:
     assert phones[-1][1] == pytest.approx(last * 0.04)
 
 
-def test_about_as_many_sentences_are_hushed_as_asked_for() -> None:
+def test_about_as_many_sentences_are_cut_short_as_asked_for() -> None:
     whole = lay_out([utterance()] * 400, np.random.default_rng(0), cut_short=0)
     some = lay_out([utterance()] * 400, np.random.default_rng(0), cut_short=0.25)
     ends = [sum(name == "ow" for name, _ in timeline.phones) for timeline in (whole, some)]

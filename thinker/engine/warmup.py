@@ -48,7 +48,7 @@ class Silence:
 
 
 def warm_up(pipeline: Pipeline, spec: MediaSpec, *, stopping: Callable[[], bool]) -> list[Cost]:
-    """Run 1, 2, 4, ... sessions flat out over the same link and memory; what each number costs."""
+    """Run 1, 2, 4, ... sessions unpaced over the same link and memory; what each number costs."""
     slots = pipeline.options.slots
     enough_at = time.monotonic() + WITHIN_S
     numbers = itertools.count(FIRST_SESSION)

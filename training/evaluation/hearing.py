@@ -23,7 +23,7 @@ from training.data.split import judging_rng
 from training.data.vision.scene import watch
 from training.data.voices.bank import UtteranceBank
 from training.evaluation.conversation import Conversation
-from training.evaluation.parts import HOSTS, EvaluationConfig, EvaluationJob, Part, Trial
+from training.evaluation.parts import REQUIRED, EvaluationConfig, EvaluationJob, Part, Trial
 from training.evaluation.users import (
     UNIT_S,
     UNIT_SAMPLES,
@@ -153,7 +153,7 @@ def _plan(config: EvaluationConfig) -> list[EvaluationJob]:
         jobs += _others("sentences", speakers, share_s / len(users), seed)
     for index, speakers in enumerate(config.speakers(unseen_wordings=True)):
         jobs += _requests_of(speakers, UNSEEN, config.seed + 300_000 + 1000 * index)
-    for index, speakers in enumerate(config.guests()):
+    for index, speakers in enumerate(config.optional_speakers()):
         jobs += _requests_of(speakers, speakers.family, config.seed + 500_000 + 1000 * index)
     # The first lend their voices for people in the background.
     for kind in KINDS[:2]:
@@ -184,7 +184,7 @@ def _others(kind: str, speakers: Speakers, seconds: float, seed: int) -> list[Ev
 
 def _judge(trials: list[Trial], config: EvaluationConfig) -> dict[str, float]:
     kinds = {trial.kind: [one.result for one in trials if one.kind == trial.kind] for trial in trials}
-    common = [case for kind in HOSTS for heard in kinds.get(kind, ()) for case in heard.cases]
+    common = [case for kind in REQUIRED for heard in kinds.get(kind, ()) for case in heard.cases]
     asked = [case for case in common if case.asked]
     others = [heard for kind in KINDS for heard in kinds[kind]]
     measures = {
@@ -194,7 +194,7 @@ def _judge(trials: list[Trial], config: EvaluationConfig) -> dict[str, float]:
         "other_minutes": sum(heard.minutes for heard in others),
         "false_starts": _per_5_minutes(others),
     }
-    for kind in config.counts.guests:
+    for kind in config.counts.optional_voices:
         measures[f"requests_right_{kind}"] = math.nan  # until it is known
     for kind, heard in kinds.items():
         if kind in KINDS:

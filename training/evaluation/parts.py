@@ -24,8 +24,8 @@ from training.errors import TrainingError
 from training.evaluation.users import ASKED, Speakers, families, share_of
 
 SENTENCES = 10  # the fewest that ask for nothing in a bank
-HOSTS = ("espeak", "flite")  # synthesizers of the users that every machine that trains has
-GUEST_REQUESTS = 60  # of each of the others
+REQUIRED = ("espeak", "flite")  # synthesizers of the users that every machine that trains has
+OPTIONAL_REQUESTS = 60  # of each of the others
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,7 +35,7 @@ class TrialCounts:
     sentences: int  # typed, and again with the timing of the original
     clips: int  # of the codecs
     voices: tuple[str, ...]  # synthesizers of the users
-    guests: tuple[str, ...]  # and others that only ask, where they are installed
+    optional_voices: tuple[str, ...]  # and others that only ask, where they are installed
     requests: int  # that are only listened to
     unseen_requests: int  # likewise, worded as never in training
     others: int  # sentences that ask for nothing
@@ -49,12 +49,12 @@ class TrialCounts:
 
 
 FULL = TrialCounts(
-    sentences=85, clips=85, voices=HOSTS, guests=("festival", "kokoro", "piper"), requests=400,
+    sentences=85, clips=85, voices=REQUIRED, optional_voices=("festival", "kokoro", "piper"), requests=400,
     unseen_requests=200, others=160, other_minutes=40, questions=48, interruptions=48, talks=8, gazes=12,
     scenes=240, answers=60,
 )  # fmt: skip
 SHORT = TrialCounts(
-    sentences=10, clips=12, voices=HOSTS, guests=(), requests=80, unseen_requests=20, others=20,
+    sentences=10, clips=12, voices=REQUIRED, optional_voices=(), requests=80, unseen_requests=20, others=20,
     other_minutes=4, questions=12, interruptions=6, talks=2, gazes=2, scenes=80, answers=16,
 )  # fmt: skip
 
@@ -93,11 +93,11 @@ class EvaluationConfig:
             for family in families(counts.voices)
         ]
 
-    def guests(self) -> list[Speakers]:
+    def optional_speakers(self) -> list[Speakers]:
         """Those of the others that are there."""
         return [
-            Speakers.speak(self.data, family, requests=GUEST_REQUESTS, others=SENTENCES)
-            for family in families(self.counts.guests)
+            Speakers.speak(self.data, family, requests=OPTIONAL_REQUESTS, others=SENTENCES)
+            for family in families(self.counts.optional_voices)
         ]
 
 

@@ -58,8 +58,8 @@ class TurnTrial:
         understood: all that the agent took for a request.
         answer_s: from the end of the question to the first sound of an answer to what was asked; infinite
             without one; NaN if nothing was asked.
-        hush_s: from the user's voice to the end of the story's sound; infinite if the agent spoke on to the
-            end of the interruption; NaN if no story was told.
+        to_silence_s: from the user's voice to the end of the story's sound; infinite if the agent spoke on
+            to the end of the interruption; NaN if no story was told.
         user_s: how long the user spoke.
         over_s: how long the agent spoke meanwhile, but for the time it takes to react.
         babble_s: how long it spoke before anything was asked.
@@ -71,7 +71,7 @@ class TurnTrial:
     text: str
     understood: list[str]
     answer_s: float
-    hush_s: float
+    to_silence_s: float
     user_s: float
     over_s: float
     babble_s: float
@@ -118,7 +118,7 @@ def session(
         text=text,
         understood=[name for _, name in understood],
         answer_s=answered_s(heard, understood, (asked, *spans[0])) if kind == "question" else np.nan,
-        hush_s=hushed_s(heard, spans[-1]) if kind == "interruption" else np.nan,
+        to_silence_s=seconds_to_silence(heard, spans[-1]) if kind == "interruption" else np.nan,
         user_s=seconds(user),
         over_s=seconds(heard & noticed),
         babble_s=seconds(heard & before),
@@ -143,7 +143,7 @@ def answered_s(
     return float(after[0]) * WINDOW / RATE - end_s if len(after) else np.inf
 
 
-def hushed_s(heard: NDArray[np.bool_], interruption: tuple[float, float]) -> float:
+def seconds_to_silence(heard: NDArray[np.bool_], interruption: tuple[float, float]) -> float:
     """How long after the start of an interruption the agent falls silent; NaN if it was silent anyway.
 
     Infinite if it speaks to the end. Silent is who isn't heard for SILENT_S: an answer to what interrupts may
@@ -231,8 +231,8 @@ def _judge(trials: list[Trial], config: EvaluationConfig) -> dict[str, float]:
     sessions: list[TurnTrial] = [trial.result for trial in trials]
     talks = [session for session in sessions if session.kind == "talk"]
     answers = np.array([session.answer_s for session in sessions if session.kind == "question"])
-    hushes = np.array([session.hush_s for session in sessions if session.kind == "interruption"])
-    hushes = hushes[~np.isnan(hushes)]
+    silences = np.array([session.to_silence_s for session in sessions if session.kind == "interruption"])
+    silences = silences[~np.isnan(silences)]
     quiet_s = sum(session.quiet_s for session in sessions)
     # Sessions were lived through with the pair's usual time; the slowest answers get its slowest units.
     slow_ms = config.pair.p99_ms - config.pair.p50_ms
@@ -242,9 +242,9 @@ def _judge(trials: list[Trial], config: EvaluationConfig) -> dict[str, float]:
         "answer_ms_p50": percentile_ms(answers, 50),
         "answer_ms_p95": percentile_ms(answers, 95) + slow_ms,
         "answers_missing": 100 * float(np.isinf(answers).mean()) if len(answers) else np.nan,
-        "interruptions": float(len(hushes)),
-        "hush_ms_p50": percentile_ms(hushes, 50),
-        "hush_ms_p95": percentile_ms(hushes, 95) + slow_ms,
+        "interruptions": float(len(silences)),
+        "barge_in_ms_p50": percentile_ms(silences, 50),
+        "barge_in_ms_p95": percentile_ms(silences, 95) + slow_ms,
         "talk_over": 100 * sum(s.over_s for s in sessions) / sum(s.user_s for s in sessions),
         "babble": 60 * sum(s.babble_s for s in sessions) / quiet_s,
         "nods": 60 * sum(s.nods for s in talks) / max(1e-9, sum(s.quiet_s for s in talks)),

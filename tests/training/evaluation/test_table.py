@@ -22,7 +22,7 @@ def test_rows_are_in_the_order_of_the_levels() -> None:
 
 
 def test_what_could_not_be_measured_is_missed() -> None:
-    unknown, never = (next(rows({"hush_ms_p95": value})) for value in (math.nan, math.inf))
+    unknown, never = (next(rows({"barge_in_ms_p95": value})) for value in (math.nan, math.inf))
     assert (unknown.shown, unknown.verdict) == ("–", "missed")
     assert (never.shown, never.verdict) == ("never", "missed")
 

@@ -7,7 +7,14 @@ import pytest
 from numpy.typing import NDArray
 
 from training.evaluation.parts import FULL, EvaluationConfig, PairTimes, Trial
-from training.evaluation.turns import PARTS, TurnTrial, answered_s, count_nods, hushed_s, percentile_ms
+from training.evaluation.turns import (
+    PARTS,
+    TurnTrial,
+    answered_s,
+    count_nods,
+    percentile_ms,
+    seconds_to_silence,
+)
 
 
 def heard_at(*spans: tuple[float, float]) -> NDArray[np.bool_]:
@@ -50,12 +57,16 @@ def test_a_percentile_that_lands_on_never_is_never() -> None:
 
 def test_silence_lasts_or_is_none() -> None:
     interruption = (5.0, 7.0)
-    assert hushed_s(heard_at((2.0, 5.25)), interruption) == pytest.approx(0.25)
-    assert hushed_s(heard_at((2.0, 5.2), (5.5, 5.6)), interruption) == pytest.approx(0.6)  # took breath
-    assert hushed_s(heard_at((2.0, 5.2), (5.9, 6.0)), interruption) == pytest.approx(0.2)  # that is an answer
-    assert hushed_s(heard_at((2.0, 9.0)), interruption) == np.inf
-    assert hushed_s(heard_at((2.0, 4.9), (7.5, 9.0)), interruption) == 0.0  # the answer is no story
-    assert np.isnan(hushed_s(heard_at((2.0, 3.0)), interruption))
+    assert seconds_to_silence(heard_at((2.0, 5.25)), interruption) == pytest.approx(0.25)
+    assert seconds_to_silence(heard_at((2.0, 5.2), (5.5, 5.6)), interruption) == pytest.approx(
+        0.6
+    )  # took breath
+    assert seconds_to_silence(heard_at((2.0, 5.2), (5.9, 6.0)), interruption) == pytest.approx(
+        0.2
+    )  # that is an answer
+    assert seconds_to_silence(heard_at((2.0, 9.0)), interruption) == np.inf
+    assert seconds_to_silence(heard_at((2.0, 4.9), (7.5, 9.0)), interruption) == 0.0  # the answer is no story
+    assert np.isnan(seconds_to_silence(heard_at((2.0, 3.0)), interruption))
 
 
 def test_nods_are_counted_once() -> None:
@@ -70,7 +81,7 @@ def turns(kind: str, **measured: float) -> TurnTrial:
     """A session of 10 s."""
     known = {
         "answer_s": np.inf if kind == "question" else np.nan,
-        "hush_s": np.nan,
+        "to_silence_s": np.nan,
         "user_s": 5.0,
         "over_s": 0.0,
         "babble_s": 0.0,
@@ -87,7 +98,7 @@ def judge(*sessions: TurnTrial) -> dict[str, float]:
 
 def test_measures_of_sessions() -> None:
     questions = [turns("question", answer_s=0.4), turns("question", answer_s=0.5), turns("question")]
-    interruptions = [turns("interruption", hush_s=0.2, over_s=0.5), turns("interruption")]
+    interruptions = [turns("interruption", to_silence_s=0.2, over_s=0.5), turns("interruption")]
     talk = turns("talk", babble_s=1.0, quiet_s=10.0)
     measures = judge(*questions, *interruptions, talk)
     assert measures["model_side_ms_p50"] == 30
@@ -96,8 +107,8 @@ def test_measures_of_sessions() -> None:
     assert measures["answer_ms_p95"] == np.inf
     assert measures["answers_missing"] == pytest.approx(100 / 3)
     assert measures["interruptions"] == 1
-    assert measures["hush_ms_p50"] == pytest.approx(200)
-    assert measures["hush_ms_p95"] == pytest.approx(240)
+    assert measures["barge_in_ms_p50"] == pytest.approx(200)
+    assert measures["barge_in_ms_p95"] == pytest.approx(240)
     assert measures["talk_over"] == pytest.approx(100 * 0.5 / 30)
     assert measures["babble"] == pytest.approx(3)
     assert measures["nods"] == pytest.approx(18)
@@ -106,8 +117,8 @@ def test_measures_of_sessions() -> None:
 def test_a_case_is_json() -> None:
     (case,) = PARTS[0].cases(Trial(kind="question", result=turns("question")))
     assert case["answer_s"] == "never"
-    assert case["hush_s"] is None
+    assert case["to_silence_s"] is None
 
 
 def test_nothing_measured_is_nothing() -> None:
-    assert np.isnan(judge(turns("question"))["hush_ms_p95"])
+    assert np.isnan(judge(turns("question"))["barge_in_ms_p95"])
