@@ -143,8 +143,8 @@ def _options(args: argparse.Namespace, *names: str) -> list[str]:
 
 def _client_options(args: argparse.Namespace) -> ClientOptions | None:
     """What the client of this process is told; None when the user comes through the page."""
-    wishes = (args.input, args.text or None, args.seconds, args.record, args.record_both or None)
-    if all(wish is None for wish in wishes):
+    given = (args.input, args.text or None, args.seconds, args.record, args.record_both or None)
+    if all(each is None for each in given):
         return None
     seconds = args.seconds
     if seconds is None and args.input is None:

@@ -55,9 +55,9 @@ class SessionHandle(Protocol):
 class Engine(Protocol):
     """The side that owns the model thread.
 
-    All of it is called on the event loop, so none of it may wait: a method posts its wish to the model thread
-    and returns. `ready` turns true when a session can be opened; `fault` says in one line why none ever will
-    again.
+    All of it is called on the event loop, so none of it may wait: a method posts a request to the model
+    thread and returns. `ready` turns true when a session can be opened; `fault` says in one line why none
+    ever will again.
     """
 
     @property

@@ -57,7 +57,7 @@ def on_the_clock() -> Clock:
 class ScriptedUser:
     """What users of a model do: they ask aloud, make noise, move, type, and interrupt the agent once.
 
-    Who asks is user 0, in the voice of the agent itself, which its ears understand; the others each do
+    Who asks is user 0, in the voice of the agent itself, which it understands; the others each do
     something of their own.
     """
 

@@ -184,14 +184,14 @@ def interrupt(family: PocketFamily, users: list[Speakers], seed: int, model_side
     for number, speakers in enumerate(users):
         bank = speakers.bank()
         rng = judging_rng(seed, number)
-        wish = bank.utterance(int(rng.choice(asking(bank, Request.STORY))))
-        said = in_turn([wish], rng, first_s=FIRST_S, pause_s=PAUSES_S)
+        request = bank.utterance(int(rng.choice(asking(bank, Request.STORY))))
+        said = in_turn([request], rng, first_s=FIRST_S, pause_s=PAUSES_S)
         lengths = np.diff(bank.starts)
         other = bank.utterance(int(rng.choice(np.flatnonzero(lengths > SHORTEST_S * RATE))))
         said.append(Placed(spoken=other, start=said[0].end + round(rng.uniform(*INTERRUPT_AFTER_S) * RATE)))
         results.append(
             session(
-                family, "interruption", said, f"{wish.text} / {other.text}", rng, model_side_s=model_side_s
+                family, "interruption", said, f"{request.text} / {other.text}", rng, model_side_s=model_side_s
             )
         )
     return results

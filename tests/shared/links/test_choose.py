@@ -12,7 +12,7 @@ HERE = ("shm", "gloo")
 ON_CUDA, ON_XPU = (*HERE, "nccl"), (*HERE, "xccl")
 
 
-def wish(
+def capabilities(
     process: str,
     link: str = "auto",
     host: str = "A",
@@ -69,39 +69,47 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
 @pytest.mark.parametrize(
     ("thinker", "performer", "chosen"),
     [
-        (wish("thinker"), wish("performer"), "shm"),
-        (wish("thinker"), wish("performer", host="B"), "gloo"),
-        (wish("thinker"), wish("performer", available=("gloo",)), "gloo"),
-        (wish("thinker", link="gloo"), wish("performer"), "gloo"),
-        (wish("thinker"), wish("performer", link="gloo"), "gloo"),
-        (wish("thinker", link="shm"), wish("performer", link="shm"), "shm"),
+        (capabilities("thinker"), capabilities("performer"), "shm"),
+        (capabilities("thinker"), capabilities("performer", host="B"), "gloo"),
+        (capabilities("thinker"), capabilities("performer", available=("gloo",)), "gloo"),
+        (capabilities("thinker", link="gloo"), capabilities("performer"), "gloo"),
+        (capabilities("thinker"), capabilities("performer", link="gloo"), "gloo"),
+        (capabilities("thinker", link="shm"), capabilities("performer", link="shm"), "shm"),
         (
-            wish("thinker", device="cuda:0", available=ON_CUDA),
-            wish("performer", device="cuda:1", available=ON_CUDA),
+            capabilities("thinker", device="cuda:0", available=ON_CUDA),
+            capabilities("performer", device="cuda:1", available=ON_CUDA),
             "nccl",
         ),
         (
-            wish("thinker", device="cuda", available=ON_CUDA),
-            wish("performer", device="cuda:0", available=ON_CUDA),
+            capabilities("thinker", device="cuda", available=ON_CUDA),
+            capabilities("performer", device="cuda:0", available=ON_CUDA),
             "shm",  # nccl refuses two processes on one device
         ),
         (
-            wish("thinker", device="cuda:0", available=ON_CUDA),
-            wish("performer", device="cuda:0", host="B", available=ON_CUDA),
+            capabilities("thinker", device="cuda:0", available=ON_CUDA),
+            capabilities("performer", device="cuda:0", host="B", available=ON_CUDA),
             "nccl",
         ),
         (
-            wish("thinker", device="xpu:0", available=ON_XPU),
-            wish("performer", device="xpu:1", available=ON_XPU),
+            capabilities("thinker", device="xpu:0", available=ON_XPU),
+            capabilities("performer", device="xpu:1", available=ON_XPU),
             "xccl",
         ),
-        (wish("thinker", device="xpu:0", available=ON_XPU), wish("performer", device="xpu:1"), "shm"),
         (
-            wish("thinker", device="cuda:0", available=ON_CUDA),
-            wish("performer", device="xpu:0", available=ON_XPU),
+            capabilities("thinker", device="xpu:0", available=ON_XPU),
+            capabilities("performer", device="xpu:1"),
             "shm",
         ),
-        (wish("thinker"), wish("performer", device="cuda:0", host="B", available=ON_CUDA), "gloo"),
+        (
+            capabilities("thinker", device="cuda:0", available=ON_CUDA),
+            capabilities("performer", device="xpu:0", available=ON_XPU),
+            "shm",
+        ),
+        (
+            capabilities("thinker"),
+            capabilities("performer", device="cuda:0", host="B", available=ON_CUDA),
+            "gloo",
+        ),
     ],
 )
 def test_the_choice_is_logged(
@@ -116,33 +124,33 @@ def test_the_choice_is_logged(
     ("thinker", "performer", "message"),
     [
         (
-            wish("thinker", link="shm"),
-            wish("performer", link="gloo"),
+            capabilities("thinker", link="shm"),
+            capabilities("performer", link="gloo"),
             "the thinker was started with link shm, the performer with gloo",
         ),
         (
-            wish("thinker", link="shm"),
-            wish("performer", host="B"),
+            capabilities("thinker", link="shm"),
+            capabilities("performer", host="B"),
             "shm needs both processes on one host: the thinker is on A, the performer on B",
         ),
         (
-            wish("thinker", link="gloo"),
-            wish("performer", available=("shm",)),
+            capabilities("thinker", link="gloo"),
+            capabilities("performer", available=("shm",)),
             "link gloo is not available to the performer, which has: shm",
         ),
         (
-            wish("thinker", available=()),
-            wish("performer"),
+            capabilities("thinker", available=()),
+            capabilities("performer"),
             "link gloo is not available to the thinker, which has: none",
         ),
         (
-            wish("thinker", link="nccl", device="cuda:0", available=ON_CUDA),
-            wish("performer", device="cuda:0", available=ON_CUDA),
+            capabilities("thinker", link="nccl", device="cuda:0", available=ON_CUDA),
+            capabilities("performer", device="cuda:0", available=ON_CUDA),
             "link nccl needs two devices: both processes are on cuda:0",
         ),
         (
-            wish("thinker", link="nccl", device="cuda:0", available=ON_CUDA),
-            wish("performer"),
+            capabilities("thinker", link="nccl", device="cuda:0", available=ON_CUDA),
+            capabilities("performer"),
             "link nccl is not available to the performer, which has: shm, gloo",
         ),
     ],
