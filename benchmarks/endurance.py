@@ -1,7 +1,5 @@
 """A long run of the pair, unpaced: what a round of units costs and what memory holds, stretch by stretch."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Sequence

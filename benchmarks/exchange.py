@@ -1,7 +1,5 @@
 """How slices travel, packed or layer by layer: both ways over one pair."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 

@@ -4,8 +4,6 @@ The two ranks are processes of this machine with a thread each. One rank and two
 else the machine does hits both.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import threading

@@ -1,7 +1,5 @@
 """What the benches share: users who never fall silent, a Performer process, sessions through a pair."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import multiprocessing

@@ -1,7 +1,5 @@
 """Hours of units through a pair: memory, what a unit costs at the end, and where caches begin to forget."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import itertools

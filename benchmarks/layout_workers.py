@@ -1,7 +1,5 @@
 """Layouts of processes for `bench layouts`: fresh processes that do nothing until they are told to."""
 
-from __future__ import annotations
-
 import multiprocessing
 from collections.abc import Callable
 from contextlib import suppress

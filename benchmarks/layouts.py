@@ -1,7 +1,5 @@
 """The pair beside one process, and beside two such replicas, on the same cores; and the memory of each."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 from collections.abc import Callable, Mapping

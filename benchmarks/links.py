@@ -1,7 +1,5 @@
 """The links: how long a message takes between two processes, beside two plain copies of the same memory."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import statistics

@@ -1,7 +1,5 @@
 """The pair: per-stage times, how well the two processes overlap, and the same work in one process."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 

@@ -1,7 +1,5 @@
 """The best split of N devices, predicted by simulation from the stage costs that `bench profile` measured."""
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import asdict
 

@@ -1,7 +1,5 @@
 """What each stage of a model costs on this machine, by the number of sessions: what `bench plan` reads."""
 
-from __future__ import annotations
-
 import argparse
 import multiprocessing
 from collections.abc import Iterator

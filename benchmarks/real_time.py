@@ -1,7 +1,5 @@
 """Sessions on the clock: whether a pair holds them."""
 
-from __future__ import annotations
-
 import random
 import time
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What a bench gives: rows and ratios, how they are printed, and what they were measured on."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Sessions as users have them: both commands, a server between, and clients on WebSockets in one process."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import logging

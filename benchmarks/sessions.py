@@ -1,7 +1,5 @@
 """What batches of sessions cost, and how many a pair holds in real time, with and without the server."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import time

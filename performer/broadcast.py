@@ -1,7 +1,5 @@
 """What the ranks of a group have for a link: the leader broadcasts what it receives to the others."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

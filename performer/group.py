@@ -9,8 +9,6 @@ A follower waits for its leader without limit; all else has a time-out. The lead
 so that it is the leader that tells what went wrong, and ends with it. Followers end with their leader.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

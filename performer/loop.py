@@ -1,7 +1,5 @@
 """The Performer's loop: receive a slice, append it, solve when a batch is complete, return the latents."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from contextlib import suppress

@@ -4,8 +4,6 @@ Another rank is a process of the same command. Its leader tells what goes wrong 
 without a word.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable

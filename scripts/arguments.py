@@ -1,7 +1,5 @@
 """Options that several commands share, and what their values are checked for."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Measure. Each bench prints a table with both sides of what it claims, and can write them as JSON."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import logging

@@ -1,7 +1,5 @@
 """Start both processes and hold a live session: in the browser, or with a media file as the user."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import dataclasses

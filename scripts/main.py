@@ -1,7 +1,5 @@
 """The command `thinker-performer`: finds the subcommand, parses its arguments, runs it."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import os

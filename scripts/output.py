@@ -1,7 +1,5 @@
 """What the commands write: lines for the terminal, JSON for files."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """Start the Performer: joins its Thinker, then makes the agent's picture and sound until the Thinker ends."""
 
-from __future__ import annotations
-
 import argparse
 
 from performer.process import PerformerProcess, follow

@@ -1,7 +1,5 @@
 """Start the Thinker: serves the page and WebSocket clients as soon as its Performer has joined."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from urllib.parse import urlsplit

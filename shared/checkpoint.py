@@ -1,7 +1,5 @@
 """Checkpoints: safetensors files in a folder, each stamped with the digest of the config that they fit."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

@@ -4,8 +4,6 @@ One piece is the least work; pieces of layers take the exchange of a large slice
 is large was measured: docs/performance.md.
 """
 
-from __future__ import annotations
-
 import enum
 
 from shared.models.family import Family

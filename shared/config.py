@@ -1,7 +1,5 @@
 """The runtime's configuration: one TOML file, shipped by name in `configs/` or given as a path."""
 
-from __future__ import annotations
-
 import math
 import tomllib
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The media of a model: what its units hold."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

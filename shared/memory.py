@@ -1,7 +1,5 @@
 """How much memory a process holds."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """From TOML tables to frozen dataclasses: unknown keys refused, types checked, errors name their field."""
 
-from __future__ import annotations
-
 import dataclasses
 import typing
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The Thinker as a process: the engine on the model thread, the server on the event loop."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

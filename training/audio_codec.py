@@ -1,7 +1,5 @@
 """Train the audio codec on the agent's voice (docs/pocket-model.md has the recipe and its results)."""
 
-from __future__ import annotations
-
 import math
 import random
 

@@ -1,7 +1,5 @@
 """Where the parts are trained: folders, device, what to begin from; and one run of the training loop."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -10,8 +10,6 @@ All units of a sequence are solved at once, on the past as it is in training. Th
 of the two: its keys and values don't change with the flow time.
 """
 
-from __future__ import annotations
-
 import copy
 
 import torch

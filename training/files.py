@@ -1,7 +1,5 @@
 """Files of training: written whole or not at all, with a plain word when the disk is full."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Put the trained parts together into one checkpoint folder that the runtime loads."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from torch import Tensor, nn

@@ -5,8 +5,6 @@ averaged weights) once it is trained. What is not trained here is taken from a c
 the weights that ship.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """The recipes: one TOML file a part, shipped in `training/configs/` or in a folder of one's own."""
 
-from __future__ import annotations
-
 import tomllib
 from dataclasses import dataclass, field
 from importlib import resources

@@ -1,7 +1,5 @@
 """Train the phone timing: how many frames each phone lasts, counted in the recordings' own slots."""
 
-from __future__ import annotations
-
 import torch
 from torch.nn import functional as F
 

@@ -1,7 +1,5 @@
 """Long recordings of the agent alone, as latents: sentences with pauses, encoded frame by frame."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

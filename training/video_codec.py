@@ -1,7 +1,5 @@
 """Train the video codec on the agent's drawn face (docs/pocket-model.md has the recipe and its results)."""
 
-from __future__ import annotations
-
 import math
 
 import cv2

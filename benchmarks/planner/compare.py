@@ -1,7 +1,5 @@
 """Predictions beside what `bench layouts --json` measured: both are units a second of sessions unpaced."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

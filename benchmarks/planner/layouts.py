@@ -1,7 +1,5 @@
 """Ways to use N devices: cells of Thinkers, Performers and decoder shards, and copies of them."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator

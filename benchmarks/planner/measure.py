@@ -1,7 +1,5 @@
 """The stages of a unit, run one after the other as the pair does, for a batch of sessions on either side."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The search: every layout of N devices, and which is best for what."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace

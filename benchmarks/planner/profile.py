@@ -3,8 +3,6 @@
 Every dependence on a number ("by sessions in a batch", "by ranks") is a curve: [[number, value], ...].
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 from dataclasses import dataclass

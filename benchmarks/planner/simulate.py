@@ -5,8 +5,6 @@ records on simulated time; only what stages and messages cost is pretended. Perf
 what comes first. One process does a group's unit from end to end, then the next that is due.
 """
 
-from __future__ import annotations
-
 import math
 import random
 

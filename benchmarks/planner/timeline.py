@@ -1,7 +1,5 @@
 """Simulated time: timers, and work that goes on beside other work. All times in ms."""
 
-from __future__ import annotations
-
 import heapq
 import itertools
 import math

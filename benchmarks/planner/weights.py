@@ -1,7 +1,5 @@
 """Which weights a stage reads, found by watching it: what it reads whichever session it serves."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

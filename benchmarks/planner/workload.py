@@ -1,7 +1,5 @@
 """What a cell of devices is asked to do, what came of it, and what the parts of a unit cost; times in ms."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

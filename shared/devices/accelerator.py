@@ -3,8 +3,6 @@
 Imported where one is opened, and nowhere else.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

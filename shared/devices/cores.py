@@ -4,8 +4,6 @@ A core is claimed by binding a Unix socket with its number in the name. The name
 long as the process, in no file system, for all users of the machine (to be exact, of the network namespace).
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import socket

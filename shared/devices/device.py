@@ -1,7 +1,5 @@
 """What every device can do, and how one is opened. `Device` itself is the CPU: nothing is asynchronous."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol, TypeVar

@@ -1,7 +1,5 @@
 """Work that is recorded once and replayed, and buckets of sizes to record it for."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Intel's extension, which ended with 2.8: used where it is installed and made for this very torch."""
 
-from __future__ import annotations
-
 import importlib
 import logging
 from importlib import metadata

@@ -1,7 +1,5 @@
 """How much memory the host can still give: what the kernel says, or what a control group leaves."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 PROC = Path("/proc")

@@ -10,8 +10,6 @@ a caller that encodes live sound waits those 30 ms, a decoder never waits.
 Shape suffixes: B batch, N samples, T hops or latents, C channels, Z latent dims, W window, F bins.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -7,8 +7,6 @@ Shape suffixes: L layers, 2 keys and values, S slots, N places, K key heads, D h
 B batch (slots of a pass), T new tokens of each, M = B T, X = K D.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple

@@ -3,8 +3,6 @@
 Shape suffixes: B batch, T time, C channels, P past steps (kernel - 1).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Self
 

@@ -8,8 +8,6 @@ no family by name.
 Shape suffixes: B batch (sessions), T tokens, C model dim, N samples, H W picture.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -14,8 +14,6 @@ Where a tower has a single ring, what it keeps is a prefix of that ring until th
 cost less (`Layout.visible`).
 """
 
-from __future__ import annotations
-
 import enum
 from dataclasses import dataclass
 

@@ -12,8 +12,6 @@ so a packed model can't be trained, moved or saved: load, then pack.
 Shape suffixes: B batch, C channels in, O channels out, T time, K kernel, H W picture.
 """
 
-from __future__ import annotations
-
 from typing import Protocol, runtime_checkable
 
 import torch

@@ -1,7 +1,5 @@
 """The same work in one process, one thing after the other: the reference that two processes must equal."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 

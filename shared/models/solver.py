@@ -1,7 +1,5 @@
 """The flow-matching solver: a pure function from noise to latents."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 

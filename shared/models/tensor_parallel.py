@@ -9,8 +9,6 @@ This module knows no processes: who reduces is passed in (`performer.group` does
 Shape suffixes: C model dim, H query heads, K key heads, D head dim, F feed-forward.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass
 

@@ -7,8 +7,6 @@ Shape suffixes: B batch, T new tokens, H query heads, K key heads, D head dim, C
 vectors.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

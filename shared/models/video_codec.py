@@ -8,8 +8,6 @@ Shape suffixes: B batch, T frames, C channels, H W picture, G grid (rows, column
 F features of a token, Z latent dims, P past frames.
 """
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass
 

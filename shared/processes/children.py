@@ -1,7 +1,5 @@
 """Processes that a command starts and that end with it, whatever happens."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

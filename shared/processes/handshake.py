@@ -16,8 +16,6 @@ A message is a length (u32, little endian) and that many bytes of JSON, at most 
 there is a key. What is read is bounded in size and in time, because anyone may call a listening port.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import secrets

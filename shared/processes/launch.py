@@ -1,7 +1,5 @@
 """Thinker and Performer as children of a launcher: started, waited for, and ended whatever happens."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import time

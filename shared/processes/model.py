@@ -1,7 +1,5 @@
 """The model of a process: torch set up, weights loaded, and what two processes must have in common."""
 
-from __future__ import annotations
-
 from shared.chunking import ChunkMode, largest_slice_bytes
 from shared.config import RuntimeConfig
 from shared.devices import check_device, open_device, settle_threads

@@ -5,8 +5,6 @@ were started with and open a link. The connection stays open, silent, as the lin
 other's end.
 """
 
-from __future__ import annotations
-
 import logging
 import queue
 import socket
@@ -161,6 +159,37 @@ class RendezvousListener(AbstractContextManager["RendezvousListener"]):
             self._room.release()
 
 
+class _LostPeerError(Exception):
+    """The other side went away in the middle of the rendezvous: there may be another."""
+
+
+class _Wait:
+    """How long to go on, and for what: says so once when it begins, and in the error when it ends."""
+
+    def __init__(self, what: str, timeout_s: float | None, stop: threading.Event | None) -> None:
+        self._what = what
+        self._timeout_s = timeout_s
+        self._deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        self._stop = stop or threading.Event()
+        _log.info("waiting for %s", what)
+
+    def slice_s(self) -> float:
+        """How long to block until looking here again.
+
+        Raises:
+            RendezvousError: the time is over, or someone wants to stop.
+        """
+        if self._stop.is_set():
+            raise RendezvousError(f"rendezvous: stopped while waiting for {self._what}")
+        left_s = _SLICE_S if self._deadline is None else self._deadline - time.monotonic()
+        if left_s <= 0:
+            raise RendezvousError(f"rendezvous: {self._what} was not there within {self._timeout_s:.3g} s")
+        return min(_SLICE_S, left_s)
+
+    def pause(self, seconds: float) -> None:
+        self._stop.wait(min(seconds, self.slice_s()))
+
+
 def accept_peers(
     listener: RendezvousListener,
     params: HandshakeParams,
@@ -248,37 +277,6 @@ def join_peer(
                 line.close()
                 raise
         wait.pause(_RETRY_S)
-
-
-class _LostPeerError(Exception):
-    """The other side went away in the middle of the rendezvous: there may be another."""
-
-
-class _Wait:
-    """How long to go on, and for what: says so once when it begins, and in the error when it ends."""
-
-    def __init__(self, what: str, timeout_s: float | None, stop: threading.Event | None) -> None:
-        self._what = what
-        self._timeout_s = timeout_s
-        self._deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        self._stop = stop or threading.Event()
-        _log.info("waiting for %s", what)
-
-    def slice_s(self) -> float:
-        """How long to block until looking here again.
-
-        Raises:
-            RendezvousError: the time is over, or someone wants to stop.
-        """
-        if self._stop.is_set():
-            raise RendezvousError(f"rendezvous: stopped while waiting for {self._what}")
-        left_s = _SLICE_S if self._deadline is None else self._deadline - time.monotonic()
-        if left_s <= 0:
-            raise RendezvousError(f"rendezvous: {self._what} was not there within {self._timeout_s:.3g} s")
-        return min(_SLICE_S, left_s)
-
-    def pause(self, seconds: float) -> None:
-        self._stop.wait(min(seconds, self.slice_s()))
 
 
 def _answer(caller: _Caller, params: HandshakeParams, here: str) -> LinkEnd:

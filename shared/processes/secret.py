@@ -4,8 +4,6 @@ The processes of a deployment share one secret: it lets a process join (`handsha
 Clients have another, the token.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 from pathlib import Path

@@ -3,8 +3,6 @@
 What each number of sessions cost when tried, how busy the pair is now, and how long sessions last.
 """
 
-from __future__ import annotations
-
 import itertools
 import statistics
 from collections import deque

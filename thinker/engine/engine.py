@@ -1,7 +1,5 @@
 """The engine: the model thread, the links to other processes, and the sessions that they serve."""
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 import threading

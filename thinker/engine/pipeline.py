@@ -1,7 +1,5 @@
 """All sessions' way through the pair: does what the schedule says, one step at a time."""
 
-from __future__ import annotations
-
 import itertools
 import logging
 from collections.abc import Callable, Iterable, Sequence

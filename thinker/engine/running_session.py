@@ -7,8 +7,6 @@ Tick 0 is the moment at which the user's first unit is there, or the next one of
 the others come just before their ticks. No tensor is touched here.
 """
 
-from __future__ import annotations
-
 import enum
 from collections import deque
 from collections.abc import Callable

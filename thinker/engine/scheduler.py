@@ -4,8 +4,6 @@ Units that are due go first, those of the phase whose tick came first before the
 of the rest (see `Action`). All sessions of a phase that could do the same do it together.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

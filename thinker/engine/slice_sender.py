@@ -1,7 +1,5 @@
 """What the Thinker sends: a session's begin and end, and the KV slices of a batch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 

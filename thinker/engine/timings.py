@@ -3,8 +3,6 @@
 Stage names are those of the report: `append` is the Performer's `import_kv`, `remember` our `commit`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 

@@ -3,8 +3,6 @@
 The same for as many sessions as there are slots, so that batches are warm too and it is known what they cost.
 """
 
-from __future__ import annotations
-
 import itertools
 import time
 from collections.abc import Callable

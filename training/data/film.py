@@ -1,7 +1,5 @@
 """A user on film: an MP4 of somebody who asks things before a camera, to be played to a live session."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

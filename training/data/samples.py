@@ -1,7 +1,5 @@
 """A look at the training data: what flite says and how the drawn face says it, as files to open."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import av

@@ -1,7 +1,5 @@
 """Which material trains the model, which is watched while it trains, and which its evaluation judges by."""
 
-from __future__ import annotations
-
 from enum import Enum
 
 import numpy as np

@@ -1,7 +1,5 @@
 """One session with the agent in this process, unit by unit, with its state within reach."""
 
-from __future__ import annotations
-
 from collections import deque
 from dataclasses import dataclass, field
 

@@ -11,8 +11,6 @@ Where the whole form saw no failure at all, its N trials say that failures are l
 rule of three), and the gate is where so many would be that rare.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator, Mapping

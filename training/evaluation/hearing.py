@@ -3,8 +3,6 @@
 The agent listens and decides, but isn't let speak: that costs a fifth.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from dataclasses import dataclass

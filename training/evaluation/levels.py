@@ -1,7 +1,5 @@
 """All parts of an evaluation, in the order of the levels."""
 
-from __future__ import annotations
-
 from training.evaluation import hearing, seeing, speaking, turns
 from training.evaluation.parts import Part
 

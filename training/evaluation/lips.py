@@ -1,7 +1,5 @@
 """How far the agent's mouth opens, against the drawn face saying the same phones at the same time."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """All measures: what they are, their goals, and what of their material was in training."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import KW_ONLY, dataclass
 

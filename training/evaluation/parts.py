@@ -3,8 +3,6 @@
 A job is a few trials of one kind. Jobs run in worker processes, so they and what they return can be pickled.
 """
 
-from __future__ import annotations
-
 import functools
 import multiprocessing
 import signal

@@ -1,7 +1,5 @@
 """A speech recogniser as a judge of voices, for development: how many words does it get wrong?"""
 
-from __future__ import annotations
-
 import functools
 import re
 from importlib import resources

@@ -1,7 +1,5 @@
 """Level 5: does the gaze follow the user, and does the agent know who and what is in front of its camera?"""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any

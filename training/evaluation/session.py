@@ -1,7 +1,5 @@
 """A recorded session of the real pair: does its last minute look and sound like its first?"""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Iterator

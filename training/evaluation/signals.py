@@ -1,7 +1,5 @@
 """Measures of sound: how loud it is, and when."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import av

@@ -4,8 +4,6 @@ Words are counted by a speech recogniser, on the agent's voice, on the voice tha
 audio codec alone.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import math

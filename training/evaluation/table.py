@@ -1,7 +1,5 @@
 """The table of the model card: what was measured beside the goals, with what it was measured."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Whole sessions, with the agent's sound and picture. Times are those of the liste
 be heard from the end of unit k of the user on, and the model's work comes on top.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any

@@ -3,8 +3,6 @@
 Shape suffixes: B batch, F latents of a unit, P picture tokens, Z latent dims.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 from dataclasses import dataclass, field

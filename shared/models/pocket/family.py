@@ -4,8 +4,6 @@ Shape suffixes: B batch (sessions), T tokens, C model dim, P picture tokens a un
 F latents of a unit, U units (1), G numbers of a gesture.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path

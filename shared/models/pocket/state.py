@@ -3,8 +3,6 @@
 Shape suffixes: B batch (sessions), N samples, C channels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ Everything is drawn at twice the size with sub-pixel coordinates and then averag
 movements stay smooth.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import cv2

@@ -5,8 +5,6 @@ centres of soft masks are measured, which a codec's blur leaves in place. All le
 the hundred parts of the picture's side in which the face is laid out.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """How the agent's face moves: lips from phones, and the small idle movements of somebody who is awake."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

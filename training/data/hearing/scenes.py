@@ -1,7 +1,5 @@
 """Scenes to learn listening from: what a user's microphone hears, with what there is to perceive in it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol

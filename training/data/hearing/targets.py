@@ -1,7 +1,5 @@
 """What the listener should perceive in every frame of 40 ms, given who said what and when."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

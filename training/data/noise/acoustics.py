@@ -1,7 +1,5 @@
 """Rooms and microphones: what happens to a sound between a mouth and the runtime."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from training.data.noise.synth import (

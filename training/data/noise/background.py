@@ -1,7 +1,5 @@
 """What sounds around a user at a computer: steady noises, machines, things that knock; all synthesised."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Music from nothing: random scales, tempi, instruments and drums, too varied to be learned by heart."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Small tools of sound synthesis, shared by noise, music and rooms. All sound is float32 at 16 kHz."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

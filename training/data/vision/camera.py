@@ -3,8 +3,6 @@
 Shape suffixes: T frames, H W picture, C colours.
 """
 
-from __future__ import annotations
-
 import cv2
 import numpy as np
 

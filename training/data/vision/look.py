@@ -1,7 +1,5 @@
 """Who a drawn user is: skin, hair, glasses, hat and clothes."""
 
-from __future__ import annotations
-
 import colorsys
 from dataclasses import dataclass
 

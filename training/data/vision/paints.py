@@ -1,7 +1,5 @@
 """What colours are called: the paint of things, and what may become of it before a camera."""
 
-from __future__ import annotations
-
 import colorsys
 
 from shared.models.pocket.dialogue.replies import Colour

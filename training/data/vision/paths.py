@@ -3,8 +3,6 @@
 Shape suffixes: T frames. Positions are pixels, x right and y down.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from training.data.vision.person import Moves

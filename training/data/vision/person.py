@@ -4,8 +4,6 @@ The head's own coordinates: the face's centre is 0, its chin 1, its brow -1; the
 Shape suffixes: T frames.
 """
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass
 

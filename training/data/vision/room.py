@@ -3,8 +3,6 @@
 Shape suffixes: T frames, H W picture, C colours.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import cv2

@@ -5,8 +5,6 @@
 Shape suffixes: T frames (25 a second), U units of 4 frames.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar

@@ -6,8 +6,6 @@ and what moves by itself have no hand on them and do not count, nor does an empt
 Shape suffixes: T frames.
 """
 
-from __future__ import annotations
-
 import colorsys
 from dataclasses import dataclass
 

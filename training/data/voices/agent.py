@@ -1,7 +1,5 @@
 """The agent's voice to learn from: sentences spoken by `flite`, with the time of every phone."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path

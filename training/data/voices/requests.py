@@ -1,7 +1,5 @@
 """What users say: the wordings of every request, and sentences that resemble them but ask for nothing."""
 
-from __future__ import annotations
-
 import functools
 import re
 

@@ -1,7 +1,5 @@
 """English sentences to speak: everyday talk from patterns, and prose from the manuals on this machine."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import pydoc_data.topics

@@ -1,7 +1,5 @@
 """What spoken sentences go through: resampled, trimmed to what is audible, brought to one level."""
 
-from __future__ import annotations
-
 import wave
 from pathlib import Path
 

@@ -5,8 +5,6 @@ join where they are installed. What is held out is whole speakers, by name: all 
 flite, some of kokoro, some of espeak's variants in every accent, and one accent of espeak's altogether.
 """
 
-from __future__ import annotations
-
 import functools
 import shutil
 import subprocess

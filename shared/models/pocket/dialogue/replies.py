@@ -4,8 +4,6 @@ The listening tower hears *which* of these was asked (`network.listener`); the w
 and spoken like typed ones.
 """
 
-from __future__ import annotations
-
 import enum
 
 

@@ -5,8 +5,6 @@ every 160 ms the vision encoder says who and what is in the picture. A few rules
 and into gestures, unit by unit. They hold no weights and draw from the session's seed alone.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from dataclasses import dataclass, field
 

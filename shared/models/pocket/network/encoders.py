@@ -3,8 +3,6 @@
 Shape suffixes: B batch, N samples, T hops, F bins, M mel bands, C channels, H W picture, U units.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import dataclass

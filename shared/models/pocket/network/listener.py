@@ -8,8 +8,6 @@ picture token alone (`VisionEncoder`); the tower is there for sound.
 Shape suffixes: B batch, U units, T sound tokens (4 a unit), C model dim.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

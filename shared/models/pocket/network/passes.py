@@ -6,8 +6,6 @@ more than computing.
 Shape suffixes: B batch (slots of a pass), T tokens of each, C model dim, F latents of a unit.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Sequence
 from functools import partial

@@ -4,8 +4,6 @@ Shape suffixes: B batch, U units, T tokens, C model dim, Z latent dims, P pictur
 of a gesture.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -1,7 +1,5 @@
 """All weights of a pocket model, as one checkpoint holds them, and their form for inference."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

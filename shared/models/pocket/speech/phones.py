@@ -1,7 +1,5 @@
 """The phones that the pocket agent speaks with: ARPAbet in the selection of CMU's US English voices."""
 
-from __future__ import annotations
-
 PHONES = (
     "pau",
     "aa", "ae", "ah", "ao", "aw", "ax", "ay", "b", "ch", "d", "dh", "eh", "er", "ey", "f", "g", "hh", "ih",

@@ -3,8 +3,6 @@
 Shape suffixes: B batch, W window of phones, C channels.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 import textwrap

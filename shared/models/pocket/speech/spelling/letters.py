@@ -1,7 +1,5 @@
 """Letters to phones for words that no dictionary has: the longest rule that fits, from left to right."""
 
-from __future__ import annotations
-
 RULES = {
     "tion": "sh ax n", "sion": "zh ax n", "ture": "ch er", "ough": "ao", "augh": "ao", "eigh": "ey",
     "igh": "ay", "tch": "ch", "dge": "jh", "sch": "s k", "ing": "ih ng", "all": "ao l", "air": "eh r",

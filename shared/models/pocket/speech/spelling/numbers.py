@@ -1,7 +1,5 @@
 """English numbers in words."""
 
-from __future__ import annotations
-
 from num2words import num2words
 
 LONGEST = 15  # digits; longer ones are read one by one

@@ -1,7 +1,5 @@
 """Typed English as words with their phones and the pauses that punctuation asks for."""
 
-from __future__ import annotations
-
 import functools
 import gzip
 import re
