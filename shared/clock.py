@@ -80,13 +80,9 @@ class UnitClock:
 
     def __init__(self, unit_s: float, clock: Clock) -> None:
         self.unit_s = unit_s
-        self.clock = clock
+        self.clock, self.paced = clock, clock.paced
         self._start = clock.now()
         self._skipped = 0
-
-    @property
-    def paced(self) -> bool:
-        return self.clock.paced
 
     def start(self, at: float | None = None) -> None:
         """Make the moment `at`, or this one, tick 0."""
@@ -103,10 +99,6 @@ class UnitClock:
 
     def due(self, k: int) -> bool:
         return not self.paced or self.clock.now() >= self.deadline(k)
-
-    def wait(self, k: int, wakeup: Wakeup | None = None) -> bool:
-        """Wait for tick `k` or for `wakeup`; True when the tick has come, False when woken before."""
-        return self.clock.wait_until(self.deadline(k), wakeup)
 
     def behind_s(self, k: int) -> float:
         """How many seconds ago tick `k` was due; 0 when it is still to come, or time isn't paced."""

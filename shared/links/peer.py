@@ -18,7 +18,8 @@ class Peer(AbstractContextManager["Peer"]):
         """Take over a connected socket on which both sides have finished talking; `name` is for messages."""
         self.name = name
         self._connection = connection
-        self._gone = False
+        self.known_gone = False
+        """Whether `gone` has been true before; costs nothing."""
         connection.setblocking(False)
         if connection.family in {socket.AF_INET, socket.AF_INET6}:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -26,22 +27,17 @@ class Peer(AbstractContextManager["Peer"]):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
 
-    @property
-    def known_gone(self) -> bool:
-        """Whether `gone` has been true before; costs nothing."""
-        return self._gone
-
     def gone(self) -> bool:
         """Whether the peer has closed or died. Never blocks."""
-        while not self._gone:
+        while not self.known_gone:
             try:
                 # Reading takes stray bytes off it, which would keep it readable and every wait short.
-                self._gone = self._connection.recv(4096) == b""
+                self.known_gone = self._connection.recv(4096) == b""
             except BlockingIOError:
                 break
             except OSError:
-                self._gone = True
-        return self._gone
+                self.known_gone = True
+        return self.known_gone
 
     def fileno(self) -> int:
         """A descriptor that becomes readable when the peer closes or dies."""
@@ -56,11 +52,11 @@ class Peer(AbstractContextManager["Peer"]):
         try:
             self._connection.shutdown(socket.SHUT_RDWR)
         except OSError:
-            self._gone = True
+            self.known_gone = True
 
     def close(self) -> None:
         """Close the connection, which tells the peer. May be called twice."""
-        self._gone = True
+        self.known_gone = True
         self._connection.close()
 
     def __exit__(self, *_: object) -> None:

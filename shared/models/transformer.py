@@ -156,19 +156,13 @@ class Transformer(nn.Module):
             nn.init.normal_(block.down.weight, std=0.02 / math.sqrt(2 * config.layers))
         self.blocks = nn.ModuleList(blocks)
 
-    @property
-    def dtype(self) -> torch.dtype:
-        first = self.blocks[0]
-        assert isinstance(first, Block)
-        return first.offset_MC.dtype
-
     def forward(self, x_BTC: Tensor, steps: Tensor, modulation: Tensor, attend: Attend) -> Tensor:
         """Run all layers over T new tokens; return [B, T, C].
 
         `steps` are their media times in steps of 40 ms: [T], or [B, T] where rows differ.
         """
         rope = rope_angles(steps if steps.dim() == 2 else steps[None], self.config)
-        given, dtype = x_BTC.dtype, self.dtype
+        given, dtype = x_BTC.dtype, next(self.parameters()).dtype  # of the modulation offsets
         x_BTC, modulation = x_BTC.to(dtype), modulation.to(dtype)
         for layer, block in enumerate(self.blocks):
             x_BTC = block(layer, x_BTC, rope, modulation, attend)

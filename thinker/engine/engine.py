@@ -73,15 +73,11 @@ class ThinkerEngine:
         self._load: LoadMonitor | None = None
         self._waits = WaitEstimator()
         self._stopping = False
-        self._fault: str | None = None
+        self.fault: str | None = None
 
     @property
     def ready(self) -> bool:
-        return self._admission is not None and self._fault is None
-
-    @property
-    def fault(self) -> str | None:
-        return self._fault
+        return self._admission is not None and self.fault is None
 
     def open_session(
         self, *, inbox: UserSource, on_unit: Callable[[AgentUnit], None], on_end: Callable[[str], None]
@@ -177,7 +173,7 @@ class ThinkerEngine:
 
     def _fail(self, reason: str) -> None:
         log.error("%s", reason)
-        self._fault = reason
+        self.fault = reason
         with self._lock:
             sessions, self._sessions = list(self._sessions.values()), {}
         for session in sessions:
