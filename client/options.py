@@ -46,7 +46,7 @@ class ClientOptions:
         if self.seconds is not None and not 0 < self.seconds < math.inf:
             raise UsageError(f"seconds must be above 0, is {self.seconds}")
         if self.record_both and self.record is None:
-            raise UsageError("record_both needs record: a file to write to")
+            raise UsageError("--record-both needs --record FILE, to write to")
         for text in self.texts:
             if not 0 < len(text) <= m.MAX_TEXT_CHARS:
                 raise UsageError(f"text must have 1 to {m.MAX_TEXT_CHARS} characters, has {len(text)}")

@@ -1,4 +1,4 @@
-"""The Performer's loop: receive a slice, append it, solve when a batch is complete, return the latents."""
+"""The Performer's loop: receive a slice, import it, solve when a batch is complete, return the latents."""
 
 import time
 from collections.abc import Callable

@@ -14,6 +14,7 @@ from scripts.arguments import add_config_argument
 from scripts.output import check_target, write_json
 from shared.config import load_config
 from shared.devices import settle_threads
+from shared.errors import ConfigError
 
 BENCHES = {
     "exchange": "slices packed or layer by layer",
@@ -28,12 +29,29 @@ BENCHES = {
 }
 
 
+SPECIFIC = {  # options that not every bench has: their default, and whose they are
+    "seconds": (20, ("sessions",)),
+    "hours": (8.0, ("history",)),
+    "sessions": (8, ("history",)),
+    "layers": (None, ("exchange", "group")),
+    "profile": (None, ("plan",)),
+    "devices": (None, ("plan",)),
+    "measured": (None, ("plan",)),
+}
+EXAMPLES = """\
+examples:
+  bench pair --units 150                         stages, overlap, latency of both pacings
+  bench sessions --seconds 5 --json s.json       batches, and how many sessions are held
+  bench profile --json p.json                    then: bench plan --profile p.json --devices 4
+
+exit codes: 0 done, 1 failed, 2 wrong arguments or config
+"""
 WIDTH = 160  # of what is not printed to a terminal
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command and its options to a parser."""
-    parser.description = __doc__
+    parser.description, parser.epilog = __doc__, EXAMPLES
     listed = "; ".join(f"{name}: {what}" for name, what in BENCHES.items())
     parser.add_argument("name", choices=BENCHES, help=listed)
     add_config_argument(parser)
@@ -41,7 +59,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--units", type=positive, default=200, metavar="N", help="units a run (default %(default)s)"
     )
     parser.add_argument(
-        "--seconds", type=positive, default=20, metavar="N", help="sessions: that each number of them is held"
+        "--seconds",
+        type=positive,
+        default=20,
+        metavar="N",
+        help="sessions: that each number of them is held (default %(default)s)",
     )
     parser.add_argument(
         "--hours", type=hours, default=8.0, metavar="H", help="history: of media (default %(default)s)"
@@ -82,6 +104,9 @@ def hours(text: str) -> float:
 
 def run(args: argparse.Namespace) -> int:
     """Do what the options say; returns the exit code."""
+    for option, (default, benches) in SPECIFIC.items():
+        if getattr(args, option) != default and args.name not in benches:
+            raise ConfigError(f"--{option} is for bench {' and '.join(benches)} alone, not for {args.name}")
     if args.json is not None:
         check_target(args.json)
     config = load_config(args.config)

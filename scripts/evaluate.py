@@ -39,7 +39,7 @@ PAIR_S = 24.0  # of the session that tells how long
 ROOM_S = 10.0  # by which a film may turn out shorter than asked
 EXAMPLES = """\
 examples:
-  evaluate                                            everything, from the shipped weights (15 min on 2 cores)
+  evaluate                                            everything, of the shipped weights (10 to 15 minutes)
   evaluate --level 3 --weights runs/checkpoint        one level, of weights of your own
   evaluate --json v.json --card docs/pocket-model.md  ... and write the card's table and gates
   evaluate --short                                    quickly, and fail if the weights do worse than they did

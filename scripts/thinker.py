@@ -38,7 +38,7 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--pacing", choices=[pacing.value for pacing in Pacing], default=Pacing.EAGER.value,
-        help="decode a unit when it is solved, or at the next tick as the paper does (default %(default)s)",
+        help="decode a unit when it is solved, or at the next tick like Wan-Streamer (default %(default)s)",
     )  # fmt: skip
     parser.add_argument("--seed", type=seed_number, default=0, help="of all randomness (default %(default)s)")
 

@@ -36,7 +36,7 @@ PARTS = {
 EXAMPLES = """\
 examples:
   train data -o samples             look at what it learns from: sound, pictures and clips
-  train all --scratch               everything from nothing, about 3 hours on one core
+  train all --scratch               everything from nothing, about 5 hours on one core
   train performer                   go on with one part, or begin it from the shipped weights
   train pack -o my-weights          put the parts together; `evaluate --weights my-weights` measures them
 """

@@ -17,6 +17,7 @@ MAY_IMPORT = {
     "thinker": {"shared", "protocol"},
     "client": {"protocol"},
     "training": {"shared"},
+    "benchmarks": {"shared", "protocol", "client", "thinker", "performer"},
 }
 OURS = {*MAY_IMPORT, "scripts", "configs", "tests"}
 ACCELERATORS = {"torch.cuda", "torch.xpu"}

@@ -146,7 +146,7 @@ def open_device(spec: str, *, dtype: str = "auto") -> Device:
     kind, index = check_device(spec)
     if kind == "cpu":
         return Device(index, dtype=dtype)
-    from shared.devices.accelerator import Cuda, Xpu  # noqa: PLC0415 - the fence
+    from shared.devices.accelerator import Cuda, Xpu  # noqa: PLC0415 - imported when used
 
     return (Cuda if kind == "cuda" else Xpu)(index, dtype=dtype)
 

@@ -1,4 +1,4 @@
-"""The seam between two processes: a link is a pair of one-way channels over preallocated buffers.
+"""The interface between two processes: a link is a pair of one-way channels over preallocated buffers.
 
 A message is a header and a payload, which lies on the link's device. A sender fills the next free buffer in
 place and commits it with its header; a receiver reads messages in place, in order, and releases each. On one

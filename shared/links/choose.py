@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 AUTO = "auto"
 LINK_NAMES = (AUTO, "shm", "gloo", "ccl", "xccl", "nccl")
+ONE_HOST_LINKS = ("shm", "loopback")
 
 _COLLECTIVE = ("ccl", "xccl", "nccl")
 _DEVICE_KINDS = {"xccl": "xpu", "nccl": "cuda"}  # between such devices payloads never visit the host
@@ -26,22 +27,22 @@ _DEVICE_KINDS = {"xccl": "xpu", "nccl": "cuda"}  # between such devices payloads
 _log = logging.getLogger(__name__)
 
 
-Word = Annotated[str, msgspec.Meta(max_length=256, pattern=r"\A[!-~]*\Z")]
+LogSafe = Annotated[str, msgspec.Meta(max_length=256, pattern=r"\A[!-~]*\Z")]
 """What a process may say of itself: fit for a line of the log."""
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """What one process brings to the choice."""
 
-    process: Word
+    process: LogSafe
     """Its role, for messages."""
-    link: Word
+    link: LogSafe
     """A name of LINK_NAMES."""
-    host: Word
+    host: LogSafe
     """Identity of the host's shared memory; equal when two processes can share it."""
     device: Annotated[str, msgspec.Meta(pattern=r"\A(cpu|cuda|xpu)(:[0-9]{1,3})?\Z")] = "cpu"
     """Where the process computes."""
-    available: tuple[Word, ...]
+    available: tuple[LogSafe, ...]
     """Names of links that this process can open."""
 
 
@@ -72,7 +73,7 @@ def missing(link: str, device: str = "cpu") -> str | None:
             built = dist.is_available() and dist.is_gloo_available()
             return None if built else f"torch {torch.__version__} was built without gloo"
         case "ccl" | "xccl" | "nccl":
-            return _backend(link).lacking(_kind_of(device))
+            return _backend(link).missing(_kind_of(device))
         case _:
             raise ConfigError(f"link: unknown name {link!r}, known are {', '.join(LINK_NAMES)}")
 
@@ -122,7 +123,7 @@ def offer_link(link: str, shape: LinkShape, *, own_host: str, device: str) -> Of
         LinkUnavailable: something could not be built after all.
     """
     if link in _COLLECTIVE:
-        from shared.links.collective.ready_to_receive import CollectiveOffer  # noqa: PLC0415 - the fence
+        from shared.links.collective.ready_to_receive import CollectiveOffer  # noqa: PLC0415 - imported when used
 
         backend = _backend(link)
         backend.prepare()
@@ -141,7 +142,7 @@ def join_link(
     """
     own = shape.reversed
     if link in _COLLECTIVE:
-        from shared.links.collective.ready_to_receive import join_collective  # noqa: PLC0415 - the fence
+        from shared.links.collective.ready_to_receive import join_collective  # noqa: PLC0415 - imported when used
 
         backend = _backend(link)
         backend.prepare()
@@ -151,7 +152,7 @@ def join_link(
 
 
 def _backend(link: str) -> "CollectiveBackend":
-    from shared.links.collective.backends import BACKENDS  # noqa: PLC0415 - the fence
+    from shared.links.collective.backends import BACKENDS  # noqa: PLC0415 - imported when used
 
     return BACKENDS[link]
 

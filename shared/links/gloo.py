@@ -8,8 +8,8 @@ A process group of two ranks, with a tag for each direction. Three things about 
 - Work can't be polled: it completes inside its own `wait`. And a `wait` that times out does not give up one
   message, it breaks the whole group. So a thread for each direction waits, without limit and without the
   GIL, and counts what completes for the ring, on which the model thread can wait with a deadline.
-- Data moves when the receive is posted. Receives are posted for every slot from the start, and again at each
-  release, so that a slice leaves when it is committed; slots that are not released hold the sender back.
+- Data moves when the receive is posted. Receives are posted for every buffer from the start, and again at
+  each release, so that a slice leaves when it is committed; what is not released holds the sender back.
 """
 
 import secrets
@@ -31,7 +31,7 @@ from shared.links.process_groups import (
     join_store,
     listen_on,
 )
-from shared.links.ring import RingReceiver, RingSender, Slot, slot_bytes
+from shared.links.ring import MessageBuffer, RingReceiver, RingSender, buffer_bytes
 from shared.links.transfer_thread import FLUSH_S, TransferThread
 from shared.links.waiting import ring_counts
 from shared.slices import HEADER_BYTES
@@ -80,23 +80,23 @@ def _end(group: PointToPointGroup, rank: int, shape: LinkShape, peer: Peer) -> L
 
 
 class _GlooTransport:
-    """Both directions of one end: tensors as slots, and what becomes of the work on them."""
+    """Both directions of one end: tensors as buffers, and what becomes of the work on them."""
 
     def __init__(self, group: PointToPointGroup, rank: int, shape: LinkShape, peer: Peer) -> None:
         self._group = group
         self._rank = rank
-        self._out_slots = _allocate(shape.to_peer, shape.depth)
-        self._in_slots = _allocate(shape.from_peer, shape.depth)
+        self._out_buffers = _allocate(shape.to_peer, shape.depth)
+        self._in_buffers = _allocate(shape.from_peer, shape.depth)
         released, ready = ring_counts()
         self._sent = TransferThread[dist.Work]("gloo-sent", released, peer, _complete)
         self._received = TransferThread[dist.Work]("gloo-received", ready, peer, _complete)
         for index in range(shape.depth):
             self._post(index)
-        to_send = [Slot.over(memory, shape.to_peer) for memory in self._out_slots]
-        to_receive = [Slot.over(memory, shape.from_peer) for memory in self._in_slots]
-        self.sender = RingSender(slots=to_send, released=released, publish=self._send, peer=peer)
+        to_send = [MessageBuffer.over(memory, shape.to_peer) for memory in self._out_buffers]
+        to_receive = [MessageBuffer.over(memory, shape.from_peer) for memory in self._in_buffers]
+        self.sender = RingSender(buffers=to_send, released=released, publish=self._send, peer=peer)
         self.receiver = RingReceiver(
-            slots=to_receive, ready=ready, recycle=self._post, peer=peer,
+            buffers=to_receive, ready=ready, recycle=self._post, peer=peer,
             # The peer's connection can end before its last messages come; the group's end ends the thread.
             drain=lambda: self._received.join(FLUSH_S),
         )  # fmt: skip
@@ -104,12 +104,12 @@ class _GlooTransport:
     def _send(self, index: int, num_bytes: int) -> None:
         peer_rank = 1 - self._rank
         with self._sent.ending_on_refusal():
-            message = self._out_slots[index][: HEADER_BYTES + num_bytes]
+            message = self._out_buffers[index][: HEADER_BYTES + num_bytes]
             self._sent.submit(self._group.send([message], peer_rank, peer_rank))
 
     def _post(self, index: int) -> None:
         with self._received.ending_on_refusal():
-            self._received.submit(self._group.recv([self._in_slots[index]], 1 - self._rank, self._rank))
+            self._received.submit(self._group.recv([self._in_buffers[index]], 1 - self._rank, self._rank))
 
     def close(self) -> None:
         self._sent.finish()
@@ -128,4 +128,4 @@ def _complete(work: dist.Work) -> None:
 
 
 def _allocate(max_bytes: int, depth: int) -> list[torch.Tensor]:
-    return [torch.zeros(slot_bytes(max_bytes), dtype=torch.uint8) for _ in range(depth)]
+    return [torch.zeros(buffer_bytes(max_bytes), dtype=torch.uint8) for _ in range(depth)]

@@ -1,12 +1,12 @@
-"""A ring of preallocated slots: the two ends of one direction, for every link that this project brings.
+"""A ring of preallocated buffers: the two ends of one direction, for every link that this project brings.
 
-Two counts make it: `released` of slots that the sender may fill again, `ready` of messages that the receiver
-may take. What moves a filled slot across, and an emptied one back, is the link's own business.
+Two counts make it: `released` of buffers that the sender may fill again, `ready` of messages that the
+receiver may take. What moves a filled buffer across, and an emptied one back, is the link's own business.
 
-The sender fills the slot that came back last, which is the most likely to be still in the caches: through
-shared memory, 4 MB so take 0.7 of the time that they take when all slots are filled in turn.
+The sender fills the buffer that came back last, which is the most likely to be still in the caches: through
+shared memory, 4 MB so take 0.7 of the time that they take when all buffers are filled in turn.
 
-A slot is a header and room for a payload. In memory that both ends see, and where one message carries both,
+A buffer is a header and room for a payload. In memory that both ends see, and where one message carries both,
 they lie side by side: a header is a whole cache line, so that payloads are aligned for vector loads.
 """
 
@@ -26,13 +26,13 @@ from shared.links.waiting import EventCounter, EventFd, EventSemaphore, Poller
 from shared.slices import HEADER_BYTES, Flags, SliceHeader, describe, pack_header_into, unpack_header
 
 
-def slot_bytes(max_bytes: int) -> int:
-    """Size of a slot for payloads of up to `max_bytes`, a multiple of 64."""
+def buffer_bytes(max_bytes: int) -> int:
+    """Size of a buffer for payloads of up to `max_bytes`, a multiple of 64."""
     return HEADER_BYTES + -(-max_bytes // 64) * 64
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class MessageBuffer:
     """Where one message lies."""
 
     header: memoryview
@@ -42,7 +42,7 @@ class Slot:
 
     @classmethod
     def over(cls, memory: Tensor, max_bytes: int) -> Self:
-        """Both side by side in `memory`, uint8[slot_bytes(max_bytes)] of the host."""
+        """Both side by side in `memory`, uint8[buffer_bytes(max_bytes)] of the host."""
         payload = memory[HEADER_BYTES : HEADER_BYTES + max_bytes]
         return cls(header=memory[:HEADER_BYTES].numpy().data, payload=payload)
 
@@ -51,20 +51,20 @@ class Slot:
 class RingSender:
     """The writing end; see `shared.links.base.Sender`.
 
-    `released` counts the slots that may be filled again, in the order in which they were sent. `publish` is
-    called with a slot's index and the bytes of its payload, when its header is written.
+    `released` counts the buffers that may be filled again, in the order in which they were sent. `publish` is
+    called with a buffer's index and the bytes of its payload, when its header is written.
     """
 
-    slots: Sequence[Slot]
+    buffers: Sequence[MessageBuffer]
     released: EventCounter
     publish: Callable[[int, int], None]
     peer: Peer
 
     def __post_init__(self) -> None:
-        self.max_bytes = len(self.slots[0].payload)
+        self.max_bytes = len(self.buffers[0].payload)
         self._label = f"link to the {self.peer.name}"
         self._poller = Poller((self.released.fileno(), self.peer.fileno()))
-        self._idle = list(range(len(self.slots)))
+        self._idle = list(range(len(self.buffers)))
         self._in_flight: deque[int] = deque()
         self._reserved: int | None = None
         self._closed = False
@@ -76,15 +76,15 @@ class RingSender:
             raise _gone(self._label, self.peer)
         if self._reserved is None:
             self._reserved = self._take_idle(timeout_s, what)
-        return self.slots[self._reserved].payload
+        return self.buffers[self._reserved].payload
 
     def send(self, header: SliceHeader) -> None:
         assert self._reserved is not None, "send without reserve"
-        num_bytes, slot = header.payload_bytes, self.slots[self._reserved]
+        num_bytes, buffer = header.payload_bytes, self.buffers[self._reserved]
         assert 0 <= num_bytes <= self.max_bytes, f"{num_bytes} bytes in a buffer of {self.max_bytes}"
-        checksum = _checksum(slot.payload[:num_bytes]) if _is_checked(header) else 0
+        checksum = _checksum(buffer.payload[:num_bytes]) if _is_checked(header) else 0
         sent_at_ns = header.sent_at_ns or time.monotonic_ns()
-        pack_header_into(slot.header, header, sent_at_ns=sent_at_ns, checksum=checksum)
+        pack_header_into(buffer.header, header, sent_at_ns=sent_at_ns, checksum=checksum)
         self.publish(self._reserved, num_bytes)
         self._in_flight.append(self._reserved)
         self._reserved = None
@@ -113,13 +113,13 @@ class RingSender:
 class RingReceiver:
     """The reading end; see `shared.links.base.Receiver`.
 
-    `ready` counts the messages that may be taken; `recycle` is called with the index of a slot whose message
-    was released. `order` says which slot each of as many messages lies in, over and over, if not one after
-    the other. `drain` is called when the peer is gone, before `ready` is believed, for a link on which
-    messages can still be under way then; it must return in bounded time.
+    `ready` counts the messages that may be taken; `recycle` is called with the index of a buffer whose
+    message was released. `order` says which buffer each of as many messages lies in, over and over, if not
+    one after the other. `drain` is called when the peer is gone, before `ready` is believed, for a link on
+    which messages can still be under way then; it must return in bounded time.
     """
 
-    slots: Sequence[Slot]
+    buffers: Sequence[MessageBuffer]
     ready: EventSemaphore
     recycle: Callable[[int], None]
     peer: Peer
@@ -127,8 +127,8 @@ class RingReceiver:
     drain: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
-        self.max_bytes = len(self.slots[0].payload)
-        self.order = self.order or range(len(self.slots))
+        self.max_bytes = len(self.buffers[0].payload)
+        self.order = self.order or range(len(self.buffers))
         self._label = f"link from the {self.peer.name}"
         self._poller = Poller(self.filenos())
         self._next = 0  # of the order
@@ -180,16 +180,16 @@ class RingReceiver:
 
     def _hold(self) -> LinkMessage:
         index = self.order[self._next]
-        if index >= len(self.slots):
-            raise SliceError(f"{self._label}: a message in slot {index} of {len(self.slots)}")
-        self._next = (self._next + 1) % len(self.slots)
-        slot = self.slots[index]
-        header = unpack_header(slot.header)
+        if index >= len(self.buffers):
+            raise SliceError(f"{self._label}: a message in buffer {index} of {len(self.buffers)}")
+        self._next = (self._next + 1) % len(self.buffers)
+        buffer = self.buffers[index]
+        header = unpack_header(buffer.header)
         if header.payload_bytes > self.max_bytes:
             raise SliceError(
                 f"{self._about(header)}: {header.payload_bytes} bytes in a buffer of {self.max_bytes}"
             )
-        payload = slot.payload[: header.payload_bytes]
+        payload = buffer.payload[: header.payload_bytes]
         if _is_checked(header) and (found := _checksum(payload)) != header.checksum:
             raise SliceError(
                 f"{self._about(header)}: checksum {found:08x}, header says {header.checksum:08x}"

@@ -24,7 +24,7 @@ from torch import Tensor
 from shared.errors import LinkUnavailable
 from shared.links.base import LinkEnd, LinkShape
 from shared.links.peer import Peer
-from shared.links.ring import RingReceiver, RingSender, Slot, slot_bytes
+from shared.links.ring import MessageBuffer, RingReceiver, RingSender, buffer_bytes
 from shared.links.waiting import EventCounter, EventSemaphore, Poller, ring_counts
 
 _NUM_FDS = 5
@@ -35,9 +35,9 @@ _CREDENTIALS = struct.Struct("3i")
 class MemoryRing:
     """One direction over memory that both ends see."""
 
-    slots: Sequence[Slot]
+    buffers: Sequence[MessageBuffer]
     order: memoryview
-    """uint32[depth]: which slot message m lies in is said at m % depth."""
+    """uint32[depth]: which buffer message m lies in is said at m % depth."""
     released: EventCounter
     ready: EventSemaphore
 
@@ -51,9 +51,9 @@ class MemoryRing:
         cls, max_bytes: int, depth: int, memory: Tensor, released: EventCounter, ready: EventSemaphore
     ) -> Self:
         """A ring that the other end has made."""
-        first, *parts = torch.split(memory, [_order_bytes(depth), *depth * [slot_bytes(max_bytes)]])
+        first, *parts = torch.split(memory, [_order_bytes(depth), *depth * [buffer_bytes(max_bytes)]])
         return cls(
-            slots=[Slot.over(part, max_bytes) for part in parts],
+            buffers=[MessageBuffer.over(part, max_bytes) for part in parts],
             order=first.numpy().data.cast("I")[:depth], released=released, ready=ready,
         )  # fmt: skip
 
@@ -66,19 +66,21 @@ class MemoryRing:
         )
 
     def sender(self, peer: Peer) -> RingSender:
-        turns = itertools.cycle(range(len(self.slots)))
+        turns = itertools.cycle(range(len(self.buffers)))
 
         def publish(index: int, num_bytes: int) -> None:  # noqa: ARG001 — the message lies where it is read
             self.order[next(turns)] = index
             self.ready.add()
 
-        return RingSender(slots=self.slots, released=self.released, publish=publish, peer=peer)
+        return RingSender(buffers=self.buffers, released=self.released, publish=publish, peer=peer)
 
     def receiver(self, peer: Peer) -> RingReceiver:
         def recycle(index: int) -> None:  # noqa: ARG001
             self.released.add()
 
-        return RingReceiver(slots=self.slots, ready=self.ready, recycle=recycle, peer=peer, order=self.order)
+        return RingReceiver(
+            buffers=self.buffers, ready=self.ready, recycle=recycle, peer=peer, order=self.order
+        )
 
     def close(self) -> None:
         """Close the descriptors; the memory goes with the last view of it."""
@@ -88,7 +90,7 @@ class MemoryRing:
 
 def ring_bytes(max_bytes: int, depth: int) -> int:
     """Memory of one direction."""
-    return _order_bytes(depth) + depth * slot_bytes(max_bytes)
+    return _order_bytes(depth) + depth * buffer_bytes(max_bytes)
 
 
 def _order_bytes(depth: int) -> int:

@@ -113,7 +113,7 @@ class EventCounter(EventFd):
 
 
 def ring_counts() -> tuple[EventCounter, EventSemaphore]:
-    """Counts of slots that were released and of messages that are ready: both, or neither and an OSError."""
+    """Counts of buffers that were released and of messages that are ready: both, or an OSError."""
     released = EventCounter.create()
     try:
         return released, EventSemaphore.create()

@@ -1,1 +1,1 @@
-"""Model definitions: building blocks, codecs, the family seam and the families that ship."""
+"""Model definitions: building blocks, codecs, the interface of families and the families that ship."""

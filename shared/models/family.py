@@ -1,4 +1,4 @@
-"""The seam between the process loops and a model: what a family of models must be able to do.
+"""The interface between the process loops and a model: what a family of models must be able to do.
 
 Weights live in the family object, everything that belongs to one session in the state object that is passed
 in, its keys and values in a slot of one memory that all sessions share. A family registers its loader under

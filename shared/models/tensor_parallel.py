@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from shared.models.transformer import Block, Reduce, Transformer, TransformerConfig, as_it_is
+from shared.models.transformer import Block, Reduce, Transformer, TransformerConfig, identity
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,7 +24,7 @@ class ShardSpec:
 
     rank: int = 0
     ranks: int = 1
-    reduce: Reduce = as_it_is
+    reduce: Reduce = identity
 
     def of(self, size: int) -> slice:
         """The rank's own of `size` things, which must be a multiple of the ranks."""

@@ -82,7 +82,7 @@ def rms_norm(x: Tensor) -> Tensor:
     return F.rms_norm(x, (x.shape[-1],))
 
 
-def as_it_is(x: Tensor) -> Tensor:
+def identity(x: Tensor) -> Tensor:
     """Where one rank computes everything, nothing is to be added."""
     return x
 
@@ -114,7 +114,7 @@ class Block(nn.Module):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.config = config
-        self.reduce: Reduce = as_it_is
+        self.reduce: Reduce = identity
         inner = config.heads * config.head_dim
         self.qkv = nn.Linear(config.dim, inner + 2 * config.kv_heads * config.head_dim, bias=False)
         self.out = nn.Linear(inner, config.dim, bias=False)

@@ -29,7 +29,7 @@ import msgspec
 
 from shared.errors import RendezvousError
 from shared.links.base import LinkShape
-from shared.links.choose import Capabilities, Word
+from shared.links.choose import Capabilities, LogSafe
 from shared.links.peer import receive_exactly
 
 VERSION = 3
@@ -52,7 +52,7 @@ class Challenge(msgspec.Struct, frozen=True, kw_only=True, tag="thinker-performe
 class Proof(msgspec.Struct, frozen=True, kw_only=True, tag="proof"):
     """The caller's: who it is, and that it knows the secret."""
 
-    role: Word
+    role: LogSafe
     nonce: _Hex
     mac: _Hex
 
@@ -66,7 +66,7 @@ class Welcome(msgspec.Struct, frozen=True, kw_only=True, tag="welcome"):
 class LinkParams(msgspec.Struct, frozen=True, kw_only=True, tag="params"):
     """The caller's: what it was started with and where it runs."""
 
-    digest: Word
+    digest: LogSafe
     shape: LinkShape
     capabilities: Capabilities
 
@@ -86,7 +86,7 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True, tag="refused"):
     """Whether it was the link."""
 
 
-class StrangerError(Exception):
+class HandshakeError(Exception):
     """Whoever is at the other end of a connection does not know the secret, or speaks otherwise."""
 
 
@@ -110,27 +110,27 @@ class HandshakeConnection:
 
         Raises:
             OSError: it did not come within `timeout_s` seconds, or the other side went away.
-            StrangerError: what came is no such message, or not from who it should be.
+            HandshakeError: what came is no such message, or not from who it should be.
         """
         deadline = time.monotonic() + timeout_s
         (length,) = _LENGTH.unpack(receive_exactly(self.line, _LENGTH.size, deadline))
         if length > _MAX_BYTES:
-            raise StrangerError(f"its message would have {length} bytes")
+            raise HandshakeError(f"its message would have {length} bytes")
         body = receive_exactly(self.line, length, deadline)
         mac = receive_exactly(self.line, _MAC_BYTES, deadline) if self._key else b""
         if not hmac.compare_digest(mac, self._mac(self._others, self._received, body)):
-            raise StrangerError("its message was altered on the way")
+            raise HandshakeError("its message was altered on the way")
         self._received += 1
         try:
             return msgspec.json.decode(body, type=kinds)
         except (msgspec.DecodeError, RecursionError) as error:  # thousands of brackets in a field too many
-            raise StrangerError(str(error)) from None
+            raise HandshakeError(str(error)) from None
 
     def admit(self, secret: str, timeout_s: float) -> str:
         """The listener's side: let the caller prove itself; its role.
 
         Raises:
-            OSError, StrangerError: as `receive`, or the proof is wrong, which the caller is told.
+            OSError, HandshakeError: as `receive`, or the proof is wrong, which the caller is told.
         """
         nonce = secrets.token_hex(32)
         self.send(Challenge(version=VERSION, nonce=nonce))
@@ -138,7 +138,7 @@ class HandshakeConnection:
         about = (nonce, proof.nonce, proof.role)
         if not hmac.compare_digest(proof.mac, _prove(secret, "caller", *about)):
             self.send(Refused(reason="secret"))
-            raise StrangerError("it does not know the secret")
+            raise HandshakeError("it does not know the secret")
         self.send(Welcome(mac=_prove(secret, "listener", *about)))
         self._use_key(secret, "listener", "caller", about)
         return proof.role
@@ -147,7 +147,7 @@ class HandshakeConnection:
         """The caller's side: prove to know the secret, and let the listener prove it.
 
         Raises:
-            OSError, StrangerError: as `receive`, or the listener does not know the secret.
+            OSError, HandshakeError: as `receive`, or the listener does not know the secret.
             RendezvousError: it has another version, or another secret.
         """
         challenge: Challenge = self.receive(Challenge, timeout_s)
@@ -165,7 +165,7 @@ class HandshakeConnection:
                 "(--secret-file) or THINKER_PERFORMER_SECRET"
             )
         if not hmac.compare_digest(answer.mac, _prove(secret, "listener", *about)):
-            raise StrangerError("it does not know the secret")
+            raise HandshakeError("it does not know the secret")
         self._use_key(secret, "caller", "listener", about)
 
     def _use_key(self, secret: str, own: str, others: str, about: tuple[str, ...]) -> None:

@@ -28,9 +28,9 @@ from shared.links.peer import Peer, host_identity
 from shared.processes.handshake import (
     Accepted,
     HandshakeConnection,
+    HandshakeError,
     LinkParams,
     Refused,
-    StrangerError,
     check_same_params,
 )
 from shared.processes.roles import ProcessRole
@@ -151,7 +151,7 @@ class RendezvousListener(AbstractContextManager["RendezvousListener"]):
                     _refuse(connection, f"another {role} has that place already")
                 else:
                     self._callers.put(_Caller(role=role, connection=connection))
-        except (OSError, StrangerError) as error:
+        except (OSError, HandshakeError) as error:
             peers = " or ".join(self.role.peers)
             _log.warning("rendezvous: turned away a caller that is no %s (%.200r)", peers, str(error))
             line.close()
@@ -268,7 +268,7 @@ def join_peer(
             except _LostPeerError as error:
                 line.close()
                 _log.warning("rendezvous: the %s went away (%s)", at.name, error)
-            except StrangerError as error:
+            except HandshakeError as error:
                 line.close()
                 raise RendezvousError(
                     f"rendezvous: what answers at {host}:{port} is no {at.name} ({error})"
@@ -284,7 +284,7 @@ def _answer(caller: _Caller, params: HandshakeParams, here: str) -> LinkEnd:
     connection, own = caller.connection, _link_params(params, here)
     try:
         theirs: LinkParams = connection.receive(LinkParams, _MESSAGE_S)
-    except (OSError, StrangerError) as error:
+    except (OSError, HandshakeError) as error:
         raise _LostPeerError(error) from error
     try:
         check_same_params(own, theirs, here, caller.role)

@@ -13,6 +13,7 @@ from shared.clock import Clock, MonotonicClock, UnitClock
 from shared.devices import claim_core
 from shared.errors import LinkClosed, RuntimeFault
 from shared.links.base import LinkEnd
+from shared.links.choose import ONE_HOST_LINKS
 from shared.links.waiting import AnyOf, WakeEvent
 from shared.memory import rss_mb
 from shared.models.family import Family
@@ -28,7 +29,6 @@ from thinker.units import AgentUnit, MediaSpec, UserSource
 log = logging.getLogger(__name__)
 
 MAX_LATE_SHARE = 0.01  # of the units, with which real time is still held
-ONE_HOST_LINKS = ("shm", "loopback")
 
 Links = Mapping[str, LinkEnd]
 """By the role of the process at the other end."""

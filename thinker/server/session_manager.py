@@ -45,7 +45,7 @@ class SessionManager:
         self.metrics.waiting.set_function(self.admission_queue.__len__)
 
     def report(self) -> Report:
-        lag = EventLoopLag(p99=self._lag.p99_ms())
+        lag = EventLoopLag(p99=round(self._lag.p99_ms(), 3))
         return msgspec.structs.replace(self.engine.report(), event_loop_lag_ms=lag)
 
     @contextlib.asynccontextmanager

@@ -37,7 +37,7 @@ class CollectiveBackend:
     """A library, by the name of its link."""
 
     name: str
-    lacking: Callable[[str], str | None]
+    missing: Callable[[str], str | None]
     """What a process on a device of that kind lacks for it here, in words."""
     make: Callable[[GroupOptions], AbortableGroup]
     """Makes one direction; both call it at about the same time. A RuntimeError when the peer did not come."""
@@ -62,7 +62,7 @@ def _made(kind: Any, options: GroupOptions) -> AbortableGroup:
     return group
 
 
-def _lacking(device: str, kind: str, make: str, built: Callable[[], bool]) -> str | None:
+def _missing(device: str, kind: str, make: str, built: Callable[[], bool]) -> str | None:
     if device != kind:
         return f"it needs an {make} GPU (--device {kind}:N) on both sides, and this process runs on {device}"
     return None if built() else f"torch {torch.__version__} was built without it"
@@ -88,15 +88,15 @@ def _forget_ccl_names() -> None:
 
 BACKENDS = {
     "ccl": CollectiveBackend(
-        name="ccl", lacking=lambda _device: building.lacking(), make=_make_ccl, prepare=_prepare_ccl,
+        name="ccl", missing=lambda _device: building.missing(), make=_make_ccl, prepare=_prepare_ccl,
         connected=_forget_ccl_names,
     ),
     "xccl": CollectiveBackend(
-        name="xccl", lacking=lambda device: _lacking(device, "xpu", "Intel", dist.is_xccl_available),
+        name="xccl", missing=lambda device: _missing(device, "xpu", "Intel", dist.is_xccl_available),
         make=lambda options: _made(dist.ProcessGroupXCCL, options),
     ),
     "nccl": CollectiveBackend(
-        name="nccl", lacking=lambda device: _lacking(device, "cuda", "NVIDIA", dist.is_nccl_available),
+        name="nccl", missing=lambda device: _missing(device, "cuda", "NVIDIA", dist.is_nccl_available),
         make=_make_nccl,
     ),
 }  # fmt: skip

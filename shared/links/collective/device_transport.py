@@ -15,7 +15,7 @@ from shared.errors import SliceError
 from shared.links.base import LinkShape
 from shared.links.collective.backends import AbortableGroup
 from shared.links.peer import Peer, receive_exactly
-from shared.links.ring import RingReceiver, RingSender, Slot
+from shared.links.ring import MessageBuffer, RingReceiver, RingSender
 from shared.links.transfer_thread import FLUSH_S, TransferThread
 from shared.links.waiting import Poller, WakeEvent, ring_counts
 from shared.slices import HEADER_BYTES, unpack_header
@@ -27,14 +27,14 @@ _POLL_S = (20e-6, 1e-3)  # how soon to ask a device whether it is done: from, up
 
 
 class _Send(NamedTuple):
-    slot: int
+    buffer: int
     num_bytes: int
     written: Event
     """When the device has written it."""
 
 
 class _Receive(NamedTuple):
-    slot: int
+    buffer: int
     read: Event
     """When the device has read what was there before."""
 
@@ -49,7 +49,7 @@ class Channel(NamedTuple):
 
 
 class DeviceTransport:
-    """One end, with its slots on `device`."""
+    """One end, with its buffers on `device`."""
 
     def __init__(
         self,
@@ -64,44 +64,46 @@ class DeviceTransport:
         self._outgoing, self._incoming, self._peer_rank = outgoing, incoming, peer_rank
         self._peer = peer
         self._device = open_device(device)
-        self._out_slots = [_slot(shape.to_peer, self._device) for _ in range(shape.depth)]
-        self._in_slots = [_slot(shape.from_peer, self._device) for _ in range(shape.depth)]
+        self._out_buffers = [_buffer(shape.to_peer, self._device) for _ in range(shape.depth)]
+        self._in_buffers = [_buffer(shape.from_peer, self._device) for _ in range(shape.depth)]
         released, ready = ring_counts()
         self._sent = TransferThread[_Send]("link-sent", released, peer, self._transmit, _aside(device))
         self._received = TransferThread[_Receive]("link-received", ready, peer, self._accept, _aside(device))
         self._watch = _Watch(peer, self._abort)
-        for slot in range(shape.depth):
-            self._recycle(slot)
-        self.sender = RingSender(slots=self._out_slots, released=released, publish=self._publish, peer=peer)
+        for buffer in range(shape.depth):
+            self._recycle(buffer)
+        self.sender = RingSender(
+            buffers=self._out_buffers, released=released, publish=self._publish, peer=peer
+        )
         self.receiver = RingReceiver(
-            slots=self._in_slots, ready=ready, recycle=self._recycle, peer=peer,
+            buffers=self._in_buffers, ready=ready, recycle=self._recycle, peer=peer,
             drain=lambda: self._received.join(_GRACE_S + FLUSH_S),
         )  # fmt: skip
 
-    def _publish(self, slot: int, num_bytes: int) -> None:
-        self._sent.submit(_Send(slot, num_bytes, self._device.event()))
+    def _publish(self, buffer: int, num_bytes: int) -> None:
+        self._sent.submit(_Send(buffer, num_bytes, self._device.event()))
 
-    def _recycle(self, slot: int) -> None:
-        self._received.submit(_Receive(slot, self._device.event()))
+    def _recycle(self, buffer: int) -> None:
+        self._received.submit(_Receive(buffer, self._device.event()))
 
     def _transmit(self, message: _Send) -> None:
-        slot = self._out_slots[message.slot]
+        buffer = self._out_buffers[message.buffer]
         receive_exactly(self._outgoing.control, len(_READY))
         if self._peer.gone():
             raise ConnectionError("it left")
-        self._outgoing.control.sendall(slot.header)
+        self._outgoing.control.sendall(buffer.header)
         if message.num_bytes:
             message.written.gate()
-            self._wait(self._outgoing.group.send([slot.payload[: message.num_bytes]], self._peer_rank, 0))
+            self._wait(self._outgoing.group.send([buffer.payload[: message.num_bytes]], self._peer_rank, 0))
 
     def _accept(self, free: _Receive) -> None:
         self._incoming.control.sendall(_READY)
         header = receive_exactly(self._incoming.control, HEADER_BYTES)
-        slot = self._in_slots[free.slot]
-        if num_bytes := _payload_bytes(header, len(slot.payload)):
+        buffer = self._in_buffers[free.buffer]
+        if num_bytes := _payload_bytes(header, len(buffer.payload)):
             free.read.gate()
-            self._wait(self._incoming.group.recv([slot.payload[:num_bytes]], self._peer_rank, 0))
-        slot.header[:] = header
+            self._wait(self._incoming.group.recv([buffer.payload[:num_bytes]], self._peer_rank, 0))
+        buffer.header[:] = header
 
     def _wait(self, work: dist.Work) -> None:
         """Wait until `work` is done, on the host and on the device."""
@@ -156,9 +158,9 @@ class _Watch:
                 return
 
 
-def _slot(max_bytes: int, device: Device) -> Slot:
+def _buffer(max_bytes: int, device: Device) -> MessageBuffer:
     payload = torch.zeros(max_bytes, dtype=torch.uint8, device=device.torch)
-    return Slot(header=memoryview(bytearray(HEADER_BYTES)), payload=payload)
+    return MessageBuffer(header=memoryview(bytearray(HEADER_BYTES)), payload=payload)
 
 
 def _aside(device: str) -> AbstractContextManager[None]:

@@ -112,7 +112,7 @@ class GlooGroup:
             self._group.recv([scratch], self._other, 99).wait(timedelta(milliseconds=1))
 
 
-STAND_IN = CollectiveBackend(name="collective", lacking=lambda _: None, make=GlooGroup)
+STAND_IN = CollectiveBackend(name="collective", missing=lambda _: None, make=GlooGroup)
 
 
 def play(role: str, end: LinkEnd, warm: Callable[[], None] = lambda: None) -> None:

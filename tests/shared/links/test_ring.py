@@ -58,8 +58,8 @@ def test_a_length_that_lies_is_not_followed() -> None:
     with thinker_end, performer_end:
         send(thinker_end, header_of(1), b"x")
         (index,) = thinker_end.sender._in_flight  # type: ignore[attr-defined]
-        slot = thinker_end.sender.slots[index]  # type: ignore[attr-defined]
-        slot.header[24:28] = (SHAPE.to_peer + 1).to_bytes(4, "little")
+        buffer = thinker_end.sender.buffers[index]  # type: ignore[attr-defined]
+        buffer.header[24:28] = (SHAPE.to_peer + 1).to_bytes(4, "little")
         message = f"state slice of unit 0 of session 1: {SHAPE.to_peer + 1} bytes in a buffer of"
         with pytest.raises(SliceError, match=message):
             performer_end.receiver.poll()

@@ -22,10 +22,10 @@ from shared.processes.handshake import (
     VERSION,
     Challenge,
     HandshakeConnection,
+    HandshakeError,
     LinkParams,
     Proof,
     Refused,
-    StrangerError,
     Welcome,
 )
 from shared.processes.rendezvous import HandshakeParams, RendezvousListener, accept_peers, join_peer
@@ -382,7 +382,7 @@ def test_what_is_altered_between_the_two_is_noticed() -> None:
         assert listening.receive(LinkParams, PATIENCE_S) == link_params("shm")
         body = msgspec.json.encode(link_params("gloo"))
         one.sendall(framed(body) + bytes(32))
-        with pytest.raises(StrangerError, match="was altered on the way"):
+        with pytest.raises(HandshakeError, match="was altered on the way"):
             listening.receive(LinkParams, PATIENCE_S)
 
 

@@ -26,7 +26,7 @@ _SOURCE = Path(__file__).with_name("shim.cpp")
 _BUILD_S = 120
 
 
-def lacking() -> str | None:
+def missing() -> str | None:
     """What is missing for a `ccl` link, in words; Intel's bindings do without the shim. Builds nothing."""
     if bindings_fit():
         return None
@@ -66,7 +66,7 @@ def shim() -> Path:
     Raises:
         LinkUnavailable: it can't be built; says why.
     """
-    if (reason := lacking()) is not None:
+    if (reason := missing()) is not None:
         raise LinkUnavailable(f"link ccl is not available: {reason}")
     target = _built()
     if not target.exists():

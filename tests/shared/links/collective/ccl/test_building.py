@@ -7,7 +7,7 @@ import pytest
 from shared.errors import LinkUnavailable
 from shared.links.collective.ccl import building
 
-installed = pytest.mark.skipif(building.lacking() is not None, reason="needs oneCCL and g++")
+installed = pytest.mark.skipif(building.missing() is not None, reason="needs oneCCL and g++")
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def test_without_the_package_the_message_says_how_to_install_it(monkeypatch: pyt
         raise metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(metadata, "version", missing)
-    assert building.lacking() == "it needs oneCCL (pip install oneccl-cpu-devel==2021.15.2)"
+    assert building.missing() == "it needs oneCCL (pip install oneccl-cpu-devel==2021.15.2)"
     with pytest.raises(LinkUnavailable, match=r"link ccl is not available: it needs oneCCL \(pip install"):
         building.shim()
 
@@ -42,7 +42,7 @@ def test_the_shim_is_built_once_and_then_needs_no_compiler(
     made = building.shim()
     assert [path.name for path in (empty_cache / "thinker-performer").iterdir()] == [made.name]
     monkeypatch.setattr(shutil, "which", lambda _: None)
-    assert building.lacking() is None
+    assert building.missing() is None
     assert building.shim() == made
 
 

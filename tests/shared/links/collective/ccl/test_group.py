@@ -15,7 +15,7 @@ RANKS = Path(__file__).with_name("ranks.py")
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(building.lacking() is not None, reason="needs oneCCL and g++"),
+    pytest.mark.skipif(building.missing() is not None, reason="needs oneCCL and g++"),
 ]
 
 
