@@ -172,9 +172,12 @@ async def _talk(options: ClientOptions, stop: threading.Event) -> ClientSummary:
 
 def _hold_open(args: argparse.Namespace, pair: Deployment, stop: threading.Event) -> int:
     page = f"{pair.url}/" + (f"?token={args.token}" if args.token else "")
-    if not args.no_browser and (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-        webbrowser.open(page)
-    say("live: open it in a browser to talk; Ctrl-C ends")
+    if args.token:  # on a browser's command line others could read it
+        say(f"live: open {page} in a browser to talk; Ctrl-C ends")
+    else:
+        if not args.no_browser and (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+            webbrowser.open(page)
+        say("live: open it in a browser to talk; Ctrl-C ends")
     while not stop.wait(0.5):
         pair.check()
     return _finish(args, pair, None, 0.0)

@@ -1,13 +1,14 @@
 """Start the Performer: joins its Thinker, then makes the agent's picture and sound until the Thinker ends."""
 
 import argparse
+import os
 
 from performer.process import PerformerProcess, follow
 from scripts.arguments import add_process_arguments, port_number, rank_count, rank_devices
 from shared.config import load_config
 from shared.processes.lifetime import begin_process, stop_event
 from shared.processes.model import check_choices
-from shared.processes.secret import process_secret
+from shared.processes.secret import TOKEN_VARIABLE, process_secret
 
 EXAMPLES = """\
 examples:
@@ -39,6 +40,7 @@ def run(args: argparse.Namespace) -> int:
         config = load_config(args.config)
         return follow(config, args.device, rank=args.rank, ranks=args.ranks, port=args.group)
     begin_process("performer", debug=args.debug)
+    os.environ.pop(TOKEN_VARIABLE, None)  # of clients: no rank needs it
     stop = stop_event()
     config = load_config(args.config)
     devices = rank_devices(args.device, args.ranks)

@@ -11,7 +11,7 @@ from scripts.output import check_target, write_json
 from shared.config import load_config
 from shared.processes.lifetime import begin_process, stop_event
 from shared.processes.model import check_choices
-from shared.processes.secret import client_token, process_secret
+from shared.processes.secret import check_different, client_token, process_secret
 from thinker.engine.running_session import Pacing
 from thinker.process import ThinkerProcess
 
@@ -69,10 +69,11 @@ def run(args: argparse.Namespace) -> int:
     check_choices(config, args.link, args.device)
     if args.report is not None:
         check_target(args.report)
+    secret, token = process_secret(args.secret_file), client_token(args.token_file, args.token)
+    check_different(secret, token)
     process = ThinkerProcess(
         config=config, device=args.device, rendezvous=args.rendezvous, link=args.link, host=args.host,
-        port=args.port, secret=process_secret(args.secret_file),
-        token=client_token(args.token_file, args.token), allow_origins=args.allow_origin,
+        port=args.port, secret=secret, token=token, allow_origins=args.allow_origin,
         pacing=Pacing(args.pacing), seed=args.seed, checked=args.debug,
     )  # fmt: skip
     code, report = process.run(stop)

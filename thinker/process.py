@@ -82,13 +82,13 @@ class ThinkerProcess:
             with contextlib.suppress(RuntimeError):  # all is over already
                 loop.call_soon_threadsafe(over.set)
 
-        threading.Thread(target=watch, name="signals", daemon=True).start()
-        model = threading.Thread(target=run_engine, name="model")
-        model.start()
         app = build_app(
             engine, host=self.host, token=self.token, operator_secret=self.secret,
             allow_origins=self.allow_origins,
         )  # fmt: skip
+        threading.Thread(target=watch, name="signals", daemon=True).start()
+        model = threading.Thread(target=run_engine, name="model")
+        model.start()
         try:
             await serve(app, host=self.host, port=self.port, stop=over, listening=self._listening)
         finally:

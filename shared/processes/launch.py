@@ -13,7 +13,7 @@ from shared.errors import AddressError, RuntimeFault
 from shared.memory import rss_mb
 from shared.processes.children import ChildProcesses
 from shared.processes.roles import PERFORMER, ROLES, THINKER
-from shared.processes.secret import SECRET_VARIABLE, TOKEN_VARIABLE, launch_secret
+from shared.processes.secret import SECRET_VARIABLE, TOKEN_VARIABLE, check_different, launch_secret
 
 READY_WITHIN_S = 120.0
 
@@ -79,6 +79,7 @@ def launched(
 ) -> Iterator[Deployment]:
     """Both processes with these options, and a secret that they share; ended when left."""
     secret = launch_secret()
+    check_different(secret, token)
     rendezvous = "--rendezvous", f"127.0.0.1:{free_port('127.0.0.1')}"
     environment = {SECRET_VARIABLE: secret}
     tokens = {} if token is None else {TOKEN_VARIABLE: token}

@@ -44,7 +44,18 @@ def client_token(file: Path | None = None, given: str | None = None) -> str | No
     token = _read(file) if file is not None else from_environment if given is None else given
     if token is not None and not 0 < len(token) <= MAX_CHARS:
         raise ConfigError(f"token: it must have 1 to {MAX_CHARS} characters, not {len(token)}")
+    _check_text(token or "", "token")
     return token
+
+
+def check_different(secret: str, token: str | None) -> None:
+    """Refuse a token that is the secret: every client could then read the report.
+
+    Raises:
+        ConfigError: they are the same.
+    """
+    if token == secret:
+        raise ConfigError("token: it is the secret of the processes: clients could read the report")
 
 
 def launch_secret() -> str:
@@ -99,7 +110,15 @@ def _read(path: Path) -> str:
     return text
 
 
+def _check_text(value: str, where: str) -> None:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ConfigError(f"{where}: it is no text: it must be UTF-8") from None
+
+
 def _checked(secret: str, where: str) -> str:
+    _check_text(secret, f"secret: {where}")
     if len(secret) < MIN_CHARS:
         raise ConfigError(f"secret: {where} holds {len(secret)} characters, {MIN_CHARS} are the least")
     return secret

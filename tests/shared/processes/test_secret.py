@@ -9,6 +9,7 @@ from shared.errors import ConfigError
 from shared.processes.secret import (
     SECRET_VARIABLE,
     TOKEN_VARIABLE,
+    check_different,
     client_token,
     default_file,
     launch_secret,
@@ -99,3 +100,20 @@ def test_a_token_comes_from_file_option_or_environment(home: Path, monkeypatch: 
 def test_a_token_that_no_client_could_bring_is_refused(token: str) -> None:
     with pytest.raises(ConfigError, match="token: it must have 1 to 256 characters"):
         client_token(None, token)
+
+
+def test_a_token_that_is_the_secret_is_refused() -> None:
+    check_different("a" * 16, None)
+    check_different("a" * 16, "b" * 16)
+    with pytest.raises(ConfigError, match="it is the secret of the processes"):
+        check_different("a" * 16, "a" * 16)
+
+
+def test_what_is_no_text_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    no_text = b"\xff\xfe0123456789abcdef".decode(errors="surrogateescape")  # as the environment gives it
+    monkeypatch.setenv(SECRET_VARIABLE, no_text)
+    with pytest.raises(ConfigError, match=f"secret: {SECRET_VARIABLE}: it is no text"):
+        process_secret()
+    monkeypatch.setenv(TOKEN_VARIABLE, no_text)
+    with pytest.raises(ConfigError, match="token: it is no text"):
+        client_token()

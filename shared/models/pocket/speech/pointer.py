@@ -21,7 +21,8 @@ MAX_FRAMES = 16  # that a phone lasts
 MAX_WAITING_CHARACTERS = 20_000
 PIECE = 200  # characters that are spelled in a unit, at most
 FEW_PHONES = 16  # with no more left the next piece is spelled
-SPEAKABLE = re.compile(r"[A-Za-z0-9À-ÿ%&+=@#°$€£]")
+# What spelling makes words of: digits, signs, and letters that are of A to Z without their accents.
+SPEAKABLE = re.compile(r"[A-Za-z0-9À-ÅÇ-ÏÑ-ÖÙ-Ýà-åç-ïñ-öù-ýÿ%&+=@#°$€£]")
 TEMPERATURE = 0.6  # of drawn durations: averages flatten the rhythm, the raw spread stumbles
 
 
@@ -54,13 +55,14 @@ class SpeechTokens:
         return any(phone != SILENCE for phone in self.phones)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Line:
-    """What is left of a line to be said."""
+    """A line to be said, and what of it is not spelled yet."""
 
     text: str
     typed: bool
-    begun: bool = False
+    left: str
+    spelled: bool = False
 
 
 @dataclass(slots=True)
@@ -73,7 +75,8 @@ class SpeechPointer:
 
     lines: deque[_Line] = field(default_factory=deque)
     characters: int = 0  # of all `lines`
-    waiting: deque[tuple[int, str]] = field(default_factory=deque)
+    unbegun: deque[_Line] = field(default_factory=deque)  # of which nothing was heard yet
+    waiting: deque[tuple[int, str, bool]] = field(default_factory=deque)  # phone, word, whether a line begins
     recent: deque[int] = field(default_factory=lambda: deque([SILENCE] * NEIGHBOURS, NEIGHBOURS))
     sounding: int = SILENCE
     frames_left: int = 0
@@ -87,35 +90,43 @@ class SpeechPointer:
         """Queue a line, the user's if `typed`; False when nothing in it can be said or too much waits."""
         if self.characters + len(text) > MAX_WAITING_CHARACTERS or not SPEAKABLE.search(text):
             return False
-        self.lines.append(_Line(" ".join(text.split()), typed))
-        self.characters += len(self.lines[-1].text)
+        text = " ".join(text.split())
+        self.lines.append(_Line(text, typed, left=text))
+        self.unbegun.append(self.lines[-1])
+        self.characters += len(text)
         return True
 
     def _next_piece(self) -> str:
         """Take the words of the first line that fit in a piece, and what behind them can't be spoken."""
         line = self.lines[0]
-        piece = textwrap.wrap(line.text[: 2 * PIECE], PIECE)[0]
-        rest = line.text[len(piece) :].lstrip()
+        piece = textwrap.wrap(line.left[: 2 * PIECE], PIECE)[0]
+        rest = line.left[len(piece) :].lstrip()
         if not SPEAKABLE.search(rest):
             self.lines.popleft()
             rest = ""
-        self.characters -= len(line.text) - len(rest)
-        line.text, line.begun = rest, True
+        self.characters -= len(line.left) - len(rest)
+        line.left = rest
         return piece
 
     def _spell_next_piece(self) -> None:
         silent = not (self.waiting or self.frames_left)
+        line = self.lines[0]
         for word in spell(self._next_piece()):
             begins = next(i for i, phone in enumerate(word.phones) if phone != PHONES[SILENCE])
             # Whoever is silent needs no pause before the first sound: it would make every answer late.
             phones = word.phones[begins:] if silent else word.phones
             named = 0 if silent else begins
-            self.waiting += [(PHONE_IDS[p], word.text if i == named else "") for i, p in enumerate(phones)]
-            silent = False
+            for i, phone in enumerate(phones):
+                begins_line = i == named and not line.spelled
+                self.waiting.append((PHONE_IDS[phone], word.text if i == named else "", begins_line))
+            silent, line.spelled = False, True
+        if not (line.left or line.spelled):
+            self.unbegun.remove(line)
 
     def stop(self) -> tuple[str, ...]:
         """Drop all that waits; the phone that sounds ends now. Returns typed lines that were not begun."""
-        lost = tuple(line.text for line in self.lines if line.typed and not line.begun)
+        lost = tuple(line.text for line in self.unbegun if line.typed)
+        self.unbegun.clear()
         self.lines.clear()
         self.characters = 0
         self.waiting.clear()
@@ -141,8 +152,10 @@ class SpeechPointer:
         if not self.waiting:
             self.sounding = SILENCE
             return []
-        self.sounding, word = self.waiting.popleft()
-        ahead = [phone for phone, _ in itertools.islice(self.waiting, NEIGHBOURS)]
+        self.sounding, word, begins_line = self.waiting.popleft()
+        if begins_line:
+            self.unbegun.popleft()
+        ahead = [phone for phone, *_ in itertools.islice(self.waiting, NEIGHBOURS)]
         ahead += [SILENCE] * (NEIGHBOURS - len(ahead))
         window = torch.tensor([[*self.recent, self.sounding, *ahead]], device=timer.write.weight.device)
         odds = (timer(window) / TEMPERATURE).softmax(-1)[0].cpu()  # drawn on the CPU for every device

@@ -159,6 +159,23 @@ def test_a_stop_tells_which_typed_lines_were_not_begun() -> None:
     assert speech.stop() == ()
 
 
+def test_a_line_that_is_spelled_ahead_is_not_begun() -> None:
+    speech = SpeechPointer()
+    speech.say("hello", typed=True)
+    speech.say("a second line", typed=True)
+    said = []
+    while speech.lines:
+        said += speech.advance(STEADY, generator()).words
+    assert said == ["hello"], "the second is spelled, and nothing of it was said"
+    assert speech.stop() == ("a second line",)
+
+
+@pytest.mark.parametrize("text", ["ß", "× ÷", "Þ ð", "æ ø", "Ð"])
+def test_letters_that_spelling_drops_are_refused(text: str) -> None:
+    assert not spell(text)
+    assert not SpeechPointer().say(text, typed=True)
+
+
 @pytest.mark.parametrize("text", ["", "   ", "🙂", "привет", "..."])
 def test_nothing_to_say_is_refused(text: str) -> None:
     speech = SpeechPointer()
