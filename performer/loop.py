@@ -23,6 +23,8 @@ class Answers(Protocol):
 
     def reserve(self, timeout_s: float, what: str = ...) -> Tensor: ...
     def send(self, header: SliceHeader) -> None: ...
+    def wipe(self) -> None: ...
+    def wiped(self) -> bool: ...
 
 
 class Messages(Protocol):
@@ -72,6 +74,7 @@ class Performer:
         try:
             header, payload = self._link.receiver.receive(WAIT_S)
         except LinkTimeout:
+            self._link.sender.wiped()
             return
         received_ns = time.monotonic_ns()
         self._take_in(header, payload)
@@ -91,6 +94,7 @@ class Performer:
         elif header.kind is Kind.END:
             self._batch.pop(header.session, None)
             self._family.end_state(self.sessions.pop(header.session))
+            self._link.sender.wipe()
         elif header.kind in (Kind.STATE, Kind.COMMIT):
             state, block = self.sessions[header.session], KVBlock[header.kind.name]
             self._family.import_kv(state, block, header.unit, payload, header.layer)

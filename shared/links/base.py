@@ -53,6 +53,12 @@ class Sender(Protocol):
         A peer that is gone by now shows at the next `reserve`.
         """
 
+    def wipe(self) -> None:
+        """Zero all payloads that were sent so far: in free buffers now, in the others when they come back."""
+
+    def wiped(self) -> bool:
+        """Whether none of those is left; looks for buffers that came back."""
+
     def close(self) -> None:
         """Refuse further use."""
 

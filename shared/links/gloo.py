@@ -96,7 +96,7 @@ class _GlooTransport:
         to_receive = [MessageBuffer.over(memory, shape.from_peer) for memory in self._in_buffers]
         self.sender = RingSender(buffers=to_send, released=released, publish=self._send, peer=peer)
         self.receiver = RingReceiver(
-            buffers=to_receive, ready=ready, recycle=self._post, peer=peer,
+            buffers=to_receive, ready=ready, recycle=self._post, peer=peer, wipes=True,
             # The peer's connection can end before its last messages come; the group's end ends the thread.
             drain=lambda: self._received.join(FLUSH_S),
         )  # fmt: skip

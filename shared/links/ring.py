@@ -67,6 +67,7 @@ class RingSender:
         self._idle = list(range(len(self.buffers)))
         self._in_flight: deque[int] = deque()
         self._reserved: int | None = None
+        self._to_wipe: set[int] = set()
         self._closed = False
 
     def reserve(self, timeout_s: float, what: str = A_MESSAGE) -> Tensor:
@@ -90,6 +91,16 @@ class RingSender:
         self._reserved = None
         self.peer.gone()  # for the next `reserve`; asked now, when no message waits for the answer
 
+    def wipe(self) -> None:
+        self._to_wipe = set(self._in_flight)
+        for index in self._idle:
+            self.buffers[index].payload.zero_()
+
+    def wiped(self) -> bool:
+        if self._to_wipe:
+            self._collect(self.released.take())
+        return not self._to_wipe
+
     def close(self) -> None:
         self._closed = True
 
@@ -106,7 +117,11 @@ class RingSender:
 
     def _collect(self, released: int) -> None:
         for _ in range(released):
-            self._idle.append(self._in_flight.popleft())
+            index = self._in_flight.popleft()
+            if index in self._to_wipe:
+                self.buffers[index].payload.zero_()
+                self._to_wipe.remove(index)
+            self._idle.append(index)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -116,7 +131,8 @@ class RingReceiver:
     `ready` counts the messages that may be taken; `recycle` is called with the index of a buffer whose
     message was released. `order` says which buffer each of as many messages lies in, over and over, if not
     one after the other. `drain` is called when the peer is gone, before `ready` is believed, for a link on
-    which messages can still be under way then; it must return in bounded time.
+    which messages can still be under way then; it must return in bounded time. `wipes`: zero a buffer when
+    it is released, where the sender doesn't see this memory.
     """
 
     buffers: Sequence[MessageBuffer]
@@ -125,6 +141,7 @@ class RingReceiver:
     peer: Peer
     order: Sequence[int] = ()
     drain: Callable[[], None] = lambda: None
+    wipes: bool = False
 
     def __post_init__(self) -> None:
         self.max_bytes = len(self.buffers[0].payload)
@@ -150,6 +167,8 @@ class RingReceiver:
     def release(self) -> None:
         assert self._held is not None, "release without a message"
         released, self._held = self._held, None
+        if self.wipes:
+            self.buffers[released].payload.zero_()
         if not self._closed:
             self.recycle(released)
 

@@ -26,7 +26,7 @@ from thinker.units import AgentUnit
 log = logging.getLogger(__name__)
 
 MAX_BEHIND_UNITS = 4  # a loop that is further behind gives up units instead of chasing them
-LOOK_EVERY_S = 0.004  # while a unit of the user is awaited
+LOOK_EVERY_S = 0.004  # while a unit of the user, or the last buffer of an ended session, is awaited
 
 Sessions = Sequence[RunningSession]
 T = TypeVar("T")
@@ -245,7 +245,9 @@ class Pipeline:
         to_come = [moment for moment in moments if moment is not None]
         if to_come:
             self.clock.wait_until(min(to_come), self.wakeup)
-        elif not self.wakeup.wait(self.options.solve_timeout_s if self.sessions else None) and self.sessions:
+        elif not self.sessions:
+            self.wakeup.wait(None if self.link.sender.wiped() else LOOK_EVERY_S)
+        elif not self.wakeup.wait(self.options.solve_timeout_s):
             session = min(self.sessions, key=lambda each: each.sent_at)  # only latents are missing
             assert session.solving is not None
             raise LinkTimeout(

@@ -42,8 +42,9 @@ class SliceSender:
         self._send(Kind.RESET, session, 0, fill)
 
     def end(self, session: RunningSession) -> None:
-        """Let it forget the session; what it still solves is dropped by its number."""
+        """Let it forget the session, whose late latents are dropped by its number, and wipe the link."""
         self._send(Kind.END, session, session.unit, lambda _: 0)
+        self.sender.wipe()
 
     def along(
         self, block: KVBlock, sessions: Sequence[RunningSession], units: Sequence[int]

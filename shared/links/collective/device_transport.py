@@ -76,7 +76,7 @@ class DeviceTransport:
             buffers=self._out_buffers, released=released, publish=self._publish, peer=peer
         )
         self.receiver = RingReceiver(
-            buffers=self._in_buffers, ready=ready, recycle=self._recycle, peer=peer,
+            buffers=self._in_buffers, ready=ready, recycle=self._recycle, peer=peer, wipes=True,
             drain=lambda: self._received.join(_GRACE_S + FLUSH_S),
         )  # fmt: skip
 

@@ -42,6 +42,25 @@ def test_the_slot_that_came_back_last_is_filled_next() -> None:
         assert units == [0, 1, 2]
 
 
+def test_what_was_sent_is_wiped_at_once_or_when_it_comes_back() -> None:
+    thinker_end, performer_end = loopback_pair(SHAPE)
+    with thinker_end, performer_end:
+        sender, receiver = thinker_end.sender, performer_end.receiver
+        first, second = (send(thinker_end, header_of(1), text) for text in (b"x", b"y"))
+        receiver.receive(0)
+        receiver.release()
+        sender.wipe()
+        assert not sender.wiped()
+        assert (first.item(), second.item()) == (0, ord("y")), "what the other end may still read stays"
+        receiver.receive(0)
+        receiver.release()
+        assert sender.wiped()
+        assert not any(buffer.payload.any() for buffer in sender.buffers)  # type: ignore[attr-defined]
+        send(thinker_end, header_of(1), b"n")
+        assert sender.wiped(), "what is sent afterwards is another's"
+        assert receiver.receive(0).payload.tolist() == list(b"n")
+
+
 def test_messages_stay_readable_memory_after_the_end_is_closed() -> None:
     thinker_end, performer_end = loopback_pair(SHAPE)
     send(thinker_end, header_of(4), b"kept")

@@ -62,6 +62,7 @@ class Pair:
         )
         self.performer = Performer(family, performer_end, slots=SLOTS, checked=True)
         self.performer_end = performer_end
+        self.senders = (link.sender, performer_end.sender)
         self.hung_up = threading.Event()
         self.threads = [threading.Thread(target=self.engine.run), threading.Thread(target=self._perform)]
 
@@ -152,6 +153,9 @@ def test_nothing_of_a_session_stays(pair: Pair) -> None:
     pair.until(lambda: last.units)  # the model thread has let go of what it did before
     gc.collect()
     assert [inbox() for inbox in inboxes] == [None] * len(inboxes)
+    pair.engine.close_session(last.handle)
+    pair.until(lambda: not pair.running)
+    pair.until(lambda: not any(buffer.payload.any() for sender in pair.senders for buffer in sender.buffers))
 
 
 def test_closing_twice_does_no_harm(pair: Pair) -> None:

@@ -39,7 +39,7 @@ class Sent:
 
     def __init__(self) -> None:
         self.max_bytes = 1 << 23
-        self.messages: list[tuple[SliceHeader, list[int]]] = []
+        self.messages: list[tuple[Any, list[int]]] = []
         self._room = torch.zeros(self.max_bytes, dtype=torch.uint8)
 
     def reserve(self, timeout_s: float, what: str = "") -> Tensor:
@@ -47,6 +47,9 @@ class Sent:
 
     def send(self, header: SliceHeader) -> None:
         self.messages.append((header, self._room[: header.payload_bytes].tolist()))
+
+    def wipe(self) -> None:
+        self.messages.append((None, []))
 
     def close(self) -> None:
         raise AssertionError("not the sender's to close")
@@ -131,7 +134,8 @@ def test_begin_and_end_name_slot_and_seed() -> None:
     sender = SliceSender(model, link, chunk_mode=ChunkMode.AUTO, within_s=1.0, checked=True)
     sender.begin(session_of(7, slot=3, seed=2**40))
     sender.end(session_of(7))
-    (begin, numbers), (end, nothing) = link.messages
+    (begin, numbers), (end, nothing), *wiped = link.messages
     assert (begin.kind, begin.session, begin.flags) == (Kind.RESET, 7, Flags.CHECKED)
     assert torch.tensor(numbers, dtype=torch.uint8).view(torch.int64).tolist() == [2**40, 3]
     assert (end.kind, end.session, nothing) == (Kind.END, 7, [])
+    assert wiped == [(None, [])]
