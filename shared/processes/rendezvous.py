@@ -6,10 +6,12 @@ other's end.
 """
 
 import logging
+import math
 import queue
 import socket
 import threading
 import time
+from collections import deque
 from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import dataclass
 
@@ -42,7 +44,9 @@ _OPENING_S = 10.0  # how long both sides may take to open the chosen link
 _CALL_S = 2.0  # one attempt to connect
 _RETRY_S = 0.1
 _SLICE_S = 0.2  # how often a wait looks at its time-out and at `stop`
-_MAX_CALLERS = 32  # that are listened to at a time; more are hung up on
+_MAX_CALLERS = 32  # that are listened to at a time: beyond, the one that has taken longest is hung up on
+_CROWDED_S = 0.005  # between callers then: who proves itself needs a few milliseconds
+_WARN_EVERY_S = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,7 +97,8 @@ class RendezvousListener(AbstractContextManager["RendezvousListener"]):
         self.role = role
         self._secret = secret
         self._callers: queue.Queue[_Caller] = queue.Queue()
-        self._room = threading.Semaphore(_MAX_CALLERS)
+        self._unproven: deque[socket.socket] = deque()
+        self._warned_at = -math.inf
         self._linked: set[str] = set()
         self._lock = threading.Lock()  # between who is linked and who is handed on
         threading.Thread(target=self._serve, name="rendezvous", daemon=True).start()
@@ -134,16 +139,24 @@ class RendezvousListener(AbstractContextManager["RendezvousListener"]):
                 continue
             except OSError:
                 return
-            if self._room.acquire(blocking=False):
-                threading.Thread(target=self._hear, args=(line,), name="caller", daemon=True).start()
-            else:
-                line.close()
+            with self._lock:
+                self._unproven.append(line)
+                crowded = len(self._unproven) > _MAX_CALLERS
+                if crowded:
+                    _hang_up(self._unproven.popleft())
+            threading.Thread(target=self._hear, args=(line,), name="caller", daemon=True).start()
+            if crowded:
+                time.sleep(_CROWDED_S)
 
     def _hear(self, line: socket.socket) -> None:
         """Let one caller prove itself; who does is handed on, unless its place is taken."""
         connection = HandshakeConnection(line)
         try:
-            role = connection.admit(self._secret, _MESSAGE_S)
+            try:
+                role = connection.admit(self._secret, _MESSAGE_S)
+            finally:
+                with self._lock, suppress(ValueError):  # it was hung up on
+                    self._unproven.remove(line)
             with self._lock:
                 if role not in self.role.peers:
                     _refuse(connection, f"no {role} is expected here")
@@ -152,11 +165,12 @@ class RendezvousListener(AbstractContextManager["RendezvousListener"]):
                 else:
                     self._callers.put(_Caller(role=role, connection=connection))
         except (OSError, HandshakeError) as error:
-            peers = " or ".join(self.role.peers)
-            _log.warning("rendezvous: turned away a caller that is no %s (%.200r)", peers, str(error))
+            peers, now = " or ".join(self.role.peers), time.monotonic()
+            level = logging.WARNING if now - self._warned_at >= _WARN_EVERY_S else logging.DEBUG
+            if level == logging.WARNING:
+                self._warned_at = now
+            _log.log(level, "rendezvous: turned away a caller that is no %s (%.200r)", peers, str(error))
             line.close()
-        finally:
-            self._room.release()
 
 
 class _LostPeerError(Exception):
@@ -323,6 +337,12 @@ def _introduce(
         return join_link(answer.link, answer.address, params.shape, peer, _OPENING_S, device=params.device)
     except (OSError, RuntimeError) as error:
         raise _LostPeerError(error) from error
+
+
+def _hang_up(line: socket.socket) -> None:
+    """End a connection that another thread reads from, which closes it."""
+    with suppress(OSError):
+        line.shutdown(socket.SHUT_RDWR)
 
 
 def _refuse(connection: HandshakeConnection, why: str) -> None:

@@ -22,7 +22,7 @@ from protocol.media import MAX_MEDIA_BYTES
 from shared.errors import AddressError
 from thinker.server import static_files
 from thinker.server.access import Access
-from thinker.server.connection import Connection
+from thinker.server.connection import Connection, HttpConnection
 from thinker.server.host_origin import HostOriginMiddleware
 from thinker.server.limits import ClientLimits
 from thinker.server.session_manager import SessionManager
@@ -110,7 +110,8 @@ async def serve(
     listener = _listen(host, port)
     server = _Server(
         uvicorn.Config(
-            app, ws=Connection, ws_max_size=MAX_MEDIA_BYTES, ws_ping_interval=10.0, ws_ping_timeout=20.0,
+            app, http=HttpConnection, ws=Connection, ws_max_size=MAX_MEDIA_BYTES,
+            ws_ping_interval=10.0, ws_ping_timeout=20.0,
             ws_per_message_deflate=False,  # media is compressed already, and inflating is a way to be flooded
             log_config=None, log_level="warning",  # its notices hold addresses, and addresses the token
             access_log=False, lifespan="on", timeout_graceful_shutdown=2,

@@ -15,6 +15,7 @@ here: the handshake as ASGI, denials, flow control both ways, keepalive, the clo
 import asyncio
 from typing import Any
 
+from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.protocol import State
 
@@ -25,6 +26,28 @@ FRAMES_BURST = 500  # over the token bucket of messages, so that an excess of th
 FRAMES_PER_S = 250
 PIECE_BYTES = 4096  # holds 682 frames at most: so many are parsed before they are counted
 UNSENT_S = 5.0  # how long a client may take to read the rest, once the session is over
+MAX_SOCKETS = 256  # of all kinds
+REQUEST_S = 5.0  # that a request's head may take to come
+
+
+class HttpConnection(H11Protocol):
+    """What uvicorn is given as `http`: its own connection, so many at a time, each with a request soon."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > MAX_SOCKETS:
+            transport.abort()
+        self.loop.call_later(REQUEST_S, self._abort_if_idle)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self.loop.call_later(REQUEST_S, self._abort_if_idle)
+
+    def _abort_if_idle(self) -> None:
+        """Hang up on who has not asked for anything yet; a WebSocket is another protocol by now."""
+        idle = self.cycle is None or self.cycle.response_complete
+        if idle and self.transport.get_protocol() is self:
+            self.transport.abort()
 
 
 class Connection(WebSocketsSansIOProtocol):

@@ -29,9 +29,8 @@ T = TypeVar("T")
 MIN_SOUND_RATE = 8_000
 MAX_SOUND_RATE = 192_000
 MAX_PIXELS = 3840 * 2160
-# A progressive JPEG of a few kilobytes can ask for thousands of passes over its pixels; honest ones have
-# about ten.
-MAX_SCANS = 64
+# A progressive JPEG of a few kilobytes can ask for many passes over its pixels; honest ones have about ten.
+MAX_SCANNED_PIXELS = 3 * MAX_PIXELS
 JPEG_QUALITY = 85
 
 _START_OF_SCAN = b"\xff\xda"
@@ -88,8 +87,8 @@ class PictureConverter:
             height, width, _, _ = simplejpeg.decode_jpeg_header(jpeg)
             if height * width > MAX_PIXELS:
                 raise PictureError(f"a picture of {width}x{height} is too large")
-            if jpeg.count(_START_OF_SCAN) > MAX_SCANS:
-                raise PictureError(f"a picture of more than {MAX_SCANS} scans")
+            if (scans := jpeg.count(_START_OF_SCAN)) * height * width > MAX_SCANNED_PIXELS:
+                raise PictureError(f"a picture of {width}x{height} has too many scans: {scans}")
             # Decoding at an eighth, a quarter or half of the size is free where that is still large enough.
             rgb = simplejpeg.decode_jpeg(jpeg, "RGB", min_height=self._height, min_width=self._width)
         except ValueError as error:

@@ -56,7 +56,7 @@ log = logging.getLogger(__name__)
 class Session:
     """Serves one connection, accepted before `run`, which returns when it is over.
 
-    `token` is what the hello must bring, if anything; `pool` has threads for media.
+    `token` is what the hello must bring, if anything; `decoding` and `encoding` have threads for media.
     """
 
     def __init__(
@@ -65,7 +65,8 @@ class Session:
         *,
         engine: Engine,
         admission_queue: AdmissionQueue,
-        pool: Executor,
+        decoding: Executor,
+        encoding: Executor,
         metrics: ServerMetrics,
         token: str | None,
         limits: ClientLimits,
@@ -93,7 +94,7 @@ class Session:
             max_messages=limits.waiting_messages,
         )  # fmt: skip
         self._inbox = Inbox(engine.spec, metrics)
-        self._pool = pool
+        self._decoding, self._encoding = decoding, encoding
         self._user_units = DropOldestQueue[MediaUnit](limits.waiting_user_units, metrics.skipped_user_units)
         self._agent_units = DropOldestQueue[AgentUnit](limits.waiting_agent_units, metrics.lost_units)
 
@@ -112,8 +113,8 @@ class Session:
         unit_ms = self._engine.spec.unit_ms
         parts = (
             self._read(),
-            decode_user_units(self._user_units, self._pool, self._make_converter, self._on_bad_picture),
-            encode_agent_units(self._agent_units, self._pool, unit_ms, self._offer),
+            decode_user_units(self._user_units, self._decoding, self._make_converter, self._on_bad_picture),
+            encode_agent_units(self._agent_units, self._encoding, unit_ms, self._offer),
             self._write(),
             self._watch(),
         )

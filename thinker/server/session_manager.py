@@ -12,6 +12,7 @@ from starlette.websockets import WebSocket
 
 from protocol.errors import CloseCode
 from protocol.messages import SUBPROTOCOL
+from protocol.session import State
 from thinker.report import EventLoopLag, Report
 from thinker.server.access import Access
 from thinker.server.admission_queue import AdmissionQueue
@@ -22,8 +23,6 @@ from thinker.units import Engine
 
 ADMIT_EVERY_S = 0.1
 METRICS_EVERY_S = 1.0
-# JPEG and resampling let go of the GIL; two threads keep up with far more sessions than one model does.
-MEDIA_THREADS = 2
 
 
 class SessionManager:
@@ -36,7 +35,10 @@ class SessionManager:
         self._lag = LoopLag()
         self._access = access
         self._limits = limits
-        self._pool = ThreadPoolExecutor(MEDIA_THREADS, thread_name_prefix="media")
+        # JPEG and resampling let go of the GIL: a thread each keeps up with more sessions than a model does.
+        # What one user sends never holds up what the agent says to others.
+        self._decoding = ThreadPoolExecutor(1, thread_name_prefix="decode")
+        self._encoding = ThreadPoolExecutor(1, thread_name_prefix="encode")
         self._sessions: dict[Session, asyncio.Task[None]] = {}
         self._ending = False
         self.metrics.add_report(self.report)
@@ -55,7 +57,8 @@ class SessionManager:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._pool.shutdown(wait=False)
+        for pool in (self._decoding, self._encoding):
+            pool.shutdown(wait=False)
 
     async def session(self, websocket: WebSocket) -> None:
         refusal = self._refusal(websocket)
@@ -64,8 +67,9 @@ class SessionManager:
             return
         known = self._access.has_token(websocket)
         session = Session(
-            websocket, engine=self.engine, admission_queue=self.admission_queue, pool=self._pool,
-            metrics=self.metrics, token=None if known else self._access.token, limits=self._limits,
+            websocket, engine=self.engine, admission_queue=self.admission_queue,
+            decoding=self._decoding, encoding=self._encoding, metrics=self.metrics,
+            token=None if known else self._access.token, limits=self._limits,
         )  # fmt: skip
         if "token" in websocket.query_params and not known:
             session.end(CloseCode.UNAUTHORISED, "the token is missing or wrong")
@@ -93,9 +97,17 @@ class SessionManager:
             return PlainTextResponse(f"offer the WebSocket subprotocol {SUBPROTOCOL}", 400)
         if self._ending:
             return PlainTextResponse("the server is shutting down", 503)
-        if len(self._sessions) >= self._limits.connections:
+        if len(self._sessions) >= self._limits.connections and not self._make_room():
             return PlainTextResponse("too many connections", 503)
         return None
+
+    def _make_room(self) -> bool:
+        """End the connection that has kept back its hello for the longest time, if there is one."""
+        silent = next((each for each in self._sessions if each.protocol.state is State.HELLO), None)
+        if silent is None or len(self._sessions) >= 2 * self._limits.connections:
+            return False
+        silent.end(CloseCode.TRY_AGAIN_LATER, "others wait for this place, and no hello came")
+        return True
 
     async def _admit(self) -> None:
         while True:

@@ -399,6 +399,35 @@ def test_silent_strangers_do_not_hold_up_the_performer(
         stranger.close()
 
 
+def test_strangers_that_come_again_and_again_do_not_keep_the_performer_out(
+    threads: ThreadPoolExecutor, listener: RendezvousListener, caplog: pytest.LogCaptureFixture
+) -> None:
+    over = threading.Event()
+
+    def flood() -> None:
+        strangers: list[socket.socket] = []
+        while not over.is_set():
+            with suppress(OSError):
+                strangers.append(socket.create_connection((HOST, listener.port), 1.0))
+            for gone in strangers[:-64]:
+                gone.close()
+            del strangers[:-64]
+        for stranger in strangers:
+            stranger.close()
+
+    flooding = threads.submit(flood)
+    began = time.monotonic()
+    thinker, performer = accept(threads, listener), join(threads, listener.port)
+    try:
+        with thinker.result(PATIENCE_S) as thinker_end, performer.result(PATIENCE_S) as performer_end:
+            check_it_works(thinker_end, performer_end)
+    finally:
+        over.set()
+    flooding.result()
+    warned = [record for record in caplog.records if "turned away" in record.getMessage()]
+    assert len(warned) <= 2 + time.monotonic() - began, "one line a second"
+
+
 def link_params(link: str) -> LinkParams:
     there = Capabilities(process="performer", link=link, host=host_identity(), available=(link,))
     return LinkParams(digest="same", shape=SHAPE, capabilities=there)

@@ -209,3 +209,29 @@ async def test_text_that_is_none_leaves_no_traceback_in_the_log(
 
 def loud(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+async def test_a_request_that_never_comes_is_hung_up_on(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "REQUEST_S", 0.2)
+    for head in (
+        b"",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ",
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET",
+    ):
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(head)
+        received = await Raw(reader, writer).rest()
+        assert received.endswith(b"ok") or not received
+        writer.close()
+
+
+async def test_sockets_have_a_bound(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "MAX_SOCKETS", 3)
+    async with await server.connect() as client:
+        await client.start()
+        open_ones = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(5)]
+        lost = [reader for reader, _ in open_ones[2:]]
+        assert [await Raw(reader, open_ones[0][1]).rest() for reader in lost] == 3 * [b""]
+        assert not open_ones[0][0].at_eof()
+        for _, writer in open_ones:
+            writer.close()
