@@ -50,6 +50,20 @@ def test_wrong_arguments_are_refused(
     assert complaint in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["pair", "--hours", "3"], "--hours is for bench history alone, not for pair"),
+        (["plan", "--layers", "2"], "--layers is for bench exchange and group alone, not for plan"),
+    ],
+)
+def test_options_of_other_benches_are_refused(
+    arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", *arguments]) == 2
+    assert complaint in capsys.readouterr().err
+
+
 def test_help_lists_all(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["bench", "--help"])
