@@ -1,4 +1,4 @@
-"""Levels 0 to 2: silence, the codecs, and speech from forced slots and from typed lines.
+"""Levels 0 to 2: silence, the codecs, and speech from forced phones and from typed lines.
 
 Words are counted by a speech recogniser, on the agent's voice, on the voice that it learned from and on the
 audio codec alone.
@@ -96,7 +96,7 @@ def _judge_codec(trials: list[Trial], config: EvaluationConfig) -> dict[str, flo
     return {name: video_codec.psnr_of(float(np.mean([e[name] for e in errors]))) for name in errors[0]}
 
 
-# Level 1: forced slots
+# Level 1: forced phones
 
 
 def recite(family: PocketFamily, sentences: Sequence[str], seed: int) -> list[tuple[Sentence, Pair]]:
