@@ -167,7 +167,7 @@ WRONG = [
     (2, ["--seconds", "soon"], "--seconds"),
     (2, ["--record", "{}/none/out.mp4"], "none/out.mp4"),
     (2, ["--report", "{}/none/report.json"], "none/report.json"),
-    (2, ["--record-both"], "record_both"),
+    (2, ["--record-both"], "--record-both needs --record"),
     (2, ["--text", ""], "text"),
     (2, ["--port", "99999"], "--port"),
     (2, ["--pacing", "slow"], "--pacing"),
