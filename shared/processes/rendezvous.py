@@ -5,6 +5,7 @@ were started with and open a link. The connection stays open, silent, as the lin
 other's end.
 """
 
+import errno
 import logging
 import math
 import queue
@@ -137,8 +138,11 @@ class RendezvousListener(AbstractContextManager["RendezvousListener"]):
                 line, _ = self._socket.accept()
             except ConnectionError:  # a caller may be gone before it is taken
                 continue
-            except OSError:
-                return
+            except OSError as error:
+                if error.errno not in {errno.EMFILE, errno.ENFILE}:
+                    return
+                time.sleep(_RETRY_S)  # other callers' sockets are closed meanwhile
+                continue
             with self._lock:
                 self._unproven.append(line)
                 crowded = len(self._unproven) > _MAX_CALLERS
