@@ -131,7 +131,7 @@ class RingReceiver:
     `ready` counts the messages that may be taken; `recycle` is called with the index of a buffer whose
     message was released. `order` says which buffer each of as many messages lies in, over and over, if not
     one after the other. `drain` is called when the peer is gone, before `ready` is believed, for a link on
-    which messages can still be under way then; it must return in bounded time. `wipes`: zero a buffer when
+    which messages can still be under way then; it must return in bounded time. `wipes`: zero a payload when
     it is released, where the sender doesn't see this memory.
     """
 
@@ -168,7 +168,7 @@ class RingReceiver:
         assert self._held is not None, "release without a message"
         released, self._held = self._held, None
         if self.wipes:
-            self.buffers[released].payload.zero_()
+            self._payload.zero_()
         if not self._closed:
             self.recycle(released)
 
@@ -213,7 +213,7 @@ class RingReceiver:
             raise SliceError(
                 f"{self._about(header)}: checksum {found:08x}, header says {header.checksum:08x}"
             )
-        self._held = index
+        self._held, self._payload = index, payload
         return LinkMessage(header, payload)
 
     def _about(self, header: SliceHeader) -> str:

@@ -1,7 +1,7 @@
 """Media of one session: what a client sends becomes what the model takes, and what it made is coded.
 
 Units wait in a `DropOldestQueue`: what comes faster than it can be converted is lost, the oldest first. The
-converters are work for a thread of the media pool, one call at a time; order is kept.
+converters are work for a thread of a pool, one call at a time; order is kept.
 """
 
 import asyncio

@@ -5,8 +5,8 @@ CLOSED once its end is decided. Five tasks live as long as the connection, and t
 them all:
 
     read      socket → protocol → inbox (text, interruptions) or the waiting user units
-    decode    user units → media pool → inbox
-    encode    the engine's units → media pool → the protocol's outgoing queue
+    decode    user units → decoding thread → inbox
+    encode    the engine's units → encoding thread → the protocol's outgoing queue
     write     control messages, then media that the outgoing queue lets go → socket
     watch     pings, and ends a connection that says nothing
 

@@ -1,6 +1,7 @@
 """What both ends of a ring hold each other to, and what becomes of its memory."""
 
 import gc
+from typing import Any
 
 import pytest
 import torch
@@ -59,6 +60,18 @@ def test_what_was_sent_is_wiped_at_once_or_when_it_comes_back() -> None:
         send(thinker_end, header_of(1), b"n")
         assert sender.wiped(), "what is sent afterwards is another's"
         assert receiver.receive(0).payload.tolist() == list(b"n")
+
+
+def test_a_receiver_with_memory_of_its_own_wipes_what_it_releases() -> None:
+    thinker_end, performer_end = loopback_pair(SHAPE)
+    with thinker_end, performer_end:
+        receiver: Any = performer_end.receiver
+        for wipes, left in ((False, b"said"), (True, bytes(4))):
+            receiver.wipes = wipes  # as over gloo and the collective links
+            send(thinker_end, header_of(4), b"said")
+            payload = receiver.receive(0).payload
+            receiver.release()
+            assert bytes(payload.numpy()) == left
 
 
 def test_messages_stay_readable_memory_after_the_end_is_closed() -> None:
