@@ -20,6 +20,7 @@ from rich.progress import Progress
 from torch import Tensor, nn
 
 from training import files
+from training.optimizers import MakeOptimizer, adamw
 
 CHECKPOINT = "checkpoint.pt"
 LOG = "log.jsonl"
@@ -79,6 +80,7 @@ def train(
     evaluate: Callable[[nn.Module, int], dict[str, float]],
     *,
     resume: bool,
+    optimizer: MakeOptimizer = adamw,
 ) -> dict[str, Tensor]:
     """Minimise the sum of `losses(step)`; return the averaged (EMA) weights.
 
@@ -91,7 +93,7 @@ def train(
     config.folder.mkdir(parents=True, exist_ok=True)
     console = Console()
     progress = Progress(console=console, disable=not console.is_terminal)
-    run = _Run(config, model.to(config.device), console)
+    run = _Run(config, model.to(config.device), console, optimizer)
     files.require_room(config.folder, COPIES * STATES_OF_A_WEIGHT * 4 * run.weights, "checkpoints")
     if resume:
         run.load()
@@ -114,14 +116,14 @@ def train(
 class _Run:
     """Weights, their average, the optimizer's state, and how many steps are done."""
 
-    def __init__(self, config: TrainConfig, model: nn.Module, console: Console) -> None:
+    def __init__(
+        self, config: TrainConfig, model: nn.Module, console: Console, optimizer: MakeOptimizer
+    ) -> None:
         self.config, self.model, self.console = config, model, console
         self.path = config.folder / CHECKPOINT
         self.trained = [p for p in model.parameters() if p.requires_grad]
         self.weights = sum(p.numel() for p in model.parameters())
-        self.optimizer = torch.optim.AdamW(
-            self.trained, lr=config.learning_rate, betas=(0.9, 0.98), weight_decay=config.weight_decay
-        )
+        self.optimizer = optimizer(model, config.learning_rate, config.weight_decay)
         self.average = {k: v.detach().clone().float() for k, v in model.state_dict().items()}
         self.done = self.started_at = 0
         self.began = time.monotonic()

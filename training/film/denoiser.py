@@ -1,0 +1,218 @@
+"""Train the pocket model's denoiser, with its text encoder, on latents of drawn films.
+
+Diffusion forcing (arXiv 2407.01392): every block of a sequence has a noise level of its own and sees those
+before it as they are, clean ones as the runtime's cache holds them. So one pass over a sequence trains all of
+its blocks, and the network meets every mix of noise and context.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from shared.models.wan.dit import TRAIN_TIMESTEPS, Block, DiTConfig, WanDiT, block_causal_mask
+from shared.models.wan.language import PocketPrompt
+from shared.models.wan.pocket_text import PocketTextEncoder
+from shared.models.wan.schedule import Solver, shifted
+from shared.models.wan.taehv import TaehvDecoder, TaehvEncoder
+from training.film.latents import FILMS, LATENTS, LatentFilms, part_of, statistics
+from training.loop import TrainConfig, train
+from training.optimizers import muon
+
+BLOCK = 3
+SEQUENCE = 9  # latents that are trained on together
+CLEAN = 0.3  # share of blocks that are only looked back at
+SHIFT = 3.0  # of the noise levels, towards much noise
+FIRST_WEIGHT = 1.5  # of a film's first block, which has nothing to look back at
+CONTEXT_NOISE = 0.06  # at most, on clean blocks: what the runtime looks back at is not perfect either
+SETTLED_PARTS = 2  # from the beginning
+STEPS_A_PART = 40  # and one more every so many steps, while others are still being made
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LatentScale:
+    """What latents are normalised with, per channel."""
+
+    mean_C: Tensor
+    std_C: Tensor
+
+    def normalised(self, latents: Tensor) -> Tensor:
+        return (latents - self.mean_C[:, None, None]) / self.std_C[:, None, None]
+
+    def restored(self, latents: Tensor) -> Tensor:
+        return latents * self.std_C[:, None, None] + self.mean_C[:, None, None]
+
+
+class Denoiser(nn.Module):
+    """The transformer and what reads its prompts."""
+
+    def __init__(self, config: DiTConfig) -> None:
+        super().__init__()
+        self.dit = WanDiT(config)
+        self.text = PocketTextEncoder(config.text_dim)
+
+    def initialise(self) -> None:
+        """Begin with open gates and small branches, so that all layers act from the first step."""
+        layers = self.dit.config.layers
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                nn.init.zeros_(module.bias)
+        for block in self.dit.blocks:
+            assert isinstance(block, Block)
+            nn.init.zeros_(block.modulation)
+            with torch.no_grad():
+                block.modulation[:, [2, 5]] = 1.0
+                for branch in (block.self_attn.o, block.cross_attn.o, block.ffn[2]):
+                    branch.weight *= (2 * layers) ** -0.5
+        nn.init.zeros_(self.dit.time_projection[1].weight)
+        nn.init.zeros_(self.dit.head.modulation)
+        nn.init.zeros_(self.dit.head.head.weight)
+
+    def flow(self, latents: Tensor, sigma_BF: Tensor, prompts: list[PocketPrompt], mask: Tensor) -> Tensor:
+        """The flow of whole sequences under a mask."""
+
+        def attend(_layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+        return self.dit(latents, sigma_BF * TRAIN_TIMESTEPS, self.dit.text_kv(self.text(prompts)), attend)
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    latents: Tensor  # [B, SEQUENCE, C, H, W], normalised
+    prompts: list[PocketPrompt]
+    begins: Tensor  # [B]: the sequence is the film's beginning
+
+
+class _Data:
+    """Sequences for every step, from the parts that are made by then."""
+
+    def __init__(self, part: Callable[[int], LatentFilms], parts: int, scale: LatentScale, seed: int) -> None:
+        self._part, self._parts, self._scale, self._seed = part, parts, scale, seed
+        self._loaded: list[LatentFilms] = []
+
+    def batch(self, step: int, size: int) -> _Batch:
+        rng = np.random.default_rng((self._seed, step))
+        ready = min(self._parts, SETTLED_PARTS + step // STEPS_A_PART)
+        while len(self._loaded) < ready:
+            self._loaded.append(self._part(len(self._loaded)))
+        latents, prompts, begins = [], [], []
+        for _ in range(size):
+            films, number = self._loaded[rng.integers(ready)], int(rng.integers(FILMS))
+            start = int(rng.choice(range(0, LATENTS - SEQUENCE + 1, BLOCK)))
+            latents.append(films.latents[number, start : start + SEQUENCE].float())
+            prompts.append(films.prompts[number])
+            begins.append(start == 0)
+        return _Batch(self._scale.normalised(torch.stack(latents)), prompts, torch.tensor(begins))
+
+
+def train_denoiser(
+    config: TrainConfig, sizes: DiTConfig, encoder: TaehvEncoder, decoder: TaehvDecoder, folder: Path, *,
+    parts: int, batch: int, resume: bool, start: nn.Module | None = None,
+) -> tuple[Denoiser, LatentScale]:  # fmt: skip
+    """Train from `start` or from nothing on `parts` parts of films, whose latents lie in `folder`."""
+    torch.manual_seed(config.seed)
+    model = Denoiser(sizes)
+    model.initialise()
+    if start is not None:
+        model.load_state_dict(start.state_dict())
+    settled = [part_of(folder, encoder, number) for number in range(SETTLED_PARTS)]
+    mean_C, std_C = statistics(iter(settled))
+    scale = LatentScale(mean_C=mean_C, std_C=std_C)
+    data = _Data(lambda number: part_of(folder, encoder, number), parts, scale, config.seed)
+    judged = part_of(folder, encoder, 0, judged=True)
+    rows, columns = judged.latents.shape[-2:]
+    mask = block_causal_mask(SEQUENCE, rows * columns // 4, BLOCK)
+
+    def losses(step: int) -> dict[str, Tensor]:
+        sample = data.batch(step, batch)
+        error, weight = _weighted_error(model, sample, mask)
+        return {"flow": (error * weight).sum() / weight.sum()}
+
+    @torch.no_grad()
+    def evaluate(model: nn.Module, step: int) -> dict[str, float]:
+        del step
+        assert isinstance(model, Denoiser)
+        torch.manual_seed(0)
+        sample = _Batch(
+            scale.normalised(judged.latents[:32, :SEQUENCE].float()), judged.prompts[:32], torch.ones(32, dtype=torch.bool)
+        )
+        error, weight = _weighted_error(model, sample, mask)
+        _write_sheet(model, judged.prompts[:8], scale, decoder, (rows, columns), config.folder / "sample.png")
+        return {"judged_flow": float((error * weight).sum() / weight.sum())}
+
+    average = train(config, model, losses, evaluate, resume=resume, optimizer=muon)
+    model.load_state_dict(average)
+    return model.eval(), scale
+
+
+def _weighted_error(model: Denoiser, sample: _Batch, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Squared error of the flow and what it weighs, both [B, F]."""
+    clean = sample.latents
+    size, blocks = len(clean), SEQUENCE // BLOCK
+    uniform = torch.rand(size, blocks)
+    sigma = SHIFT * uniform / (1 + (SHIFT - 1) * uniform)
+    only_seen = torch.rand(size, blocks) < CLEAN
+    only_seen[:, -1] = False
+    only_seen[:, 0] |= ~sample.begins  # a film's middle without its beginning can only be looked back at
+    sigma = torch.where(only_seen, 0.0, sigma)
+    disturbed = torch.where(only_seen, CONTEXT_NOISE * torch.rand(size, blocks), sigma)
+    weight = torch.where(only_seen, 0.0, 1.0)
+    weight[:, 0] *= FIRST_WEIGHT
+    by_frame = [x.repeat_interleave(BLOCK, dim=1) for x in (sigma, disturbed, weight)]
+    noise = torch.randn_like(clean)
+    noisy = torch.lerp(clean, noise, by_frame[1][..., None, None, None])
+    with torch.autocast(clean.device.type, torch.bfloat16):
+        flow = model.flow(noisy, by_frame[0], sample.prompts, mask)
+    error = (flow.float() - (noise - clean)).square().mean((2, 3, 4))
+    return error, by_frame[2]
+
+
+@torch.no_grad()
+def sample_films(
+    model: Denoiser, prompts: list[PocketPrompt], grid: tuple[int, int], *,
+    latents: int, steps: int, seed: int, solver: Solver = Solver.EULER, shift: float = SHIFT,
+) -> Tensor:  # fmt: skip
+    """Films of all prompts at once, without a cache: normalised latents [B, latents, C, H, W]."""
+    torch.manual_seed(seed)
+    rows, columns = grid
+    channels = model.dit.config.latent_channels
+    done = torch.zeros(len(prompts), 0, channels, rows, columns)
+    times = [shifted(1 - n / steps, shift) for n in range(steps)] + [0.0]
+    while done.shape[1] < latents:
+        past = done[:, -(SEQUENCE - BLOCK) :]
+        frames = past.shape[1] + BLOCK
+        mask = block_causal_mask(frames, rows * columns // 4, BLOCK)
+        x = torch.randn(len(prompts), BLOCK, channels, rows, columns)
+        for now, after in zip(times, times[1:], strict=False):
+            sigma = torch.zeros(len(prompts), frames)
+            sigma[:, -BLOCK:] = now
+            with torch.autocast("cpu", torch.bfloat16):
+                flow = model.flow(torch.cat([past, x], dim=1), sigma, prompts, mask)[:, -BLOCK:].float()
+            if solver is Solver.EULER:
+                x = x + (after - now) * flow
+            else:
+                x = torch.lerp(x - now * flow, torch.randn_like(x), after)
+        done = torch.cat([done, x], dim=1)
+    return done
+
+
+def _write_sheet(
+    model: Denoiser, prompts: list[PocketPrompt], scale: LatentScale, decoder: TaehvDecoder,
+    grid: tuple[int, int], path: Path,
+) -> None:  # fmt: skip
+    """Some frames of a film for each prompt, one below the other, with the prompt above."""
+    films = decoder.decode_raw(scale.restored(sample_films(model, prompts, grid, latents=SEQUENCE, steps=4, seed=1)))
+    rows = []
+    for prompt, film in zip(prompts, films, strict=True):
+        strip = torch.cat(list(film[[0, 4, 8, 16, 24, 32]]), dim=-1).permute(1, 2, 0)
+        picture = (strip * 255).clamp(0, 255).byte().numpy()[..., ::-1].copy()
+        cv2.putText(picture, prompt.words(), (3, 10), cv2.FONT_HERSHEY_SIMPLEX, 0.35, (0, 0, 255), 1, cv2.LINE_AA)
+        rows.append(picture)
+    cv2.imwrite(str(path), np.concatenate(rows))
