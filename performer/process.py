@@ -9,14 +9,16 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from performer.films import perform_films
 from performer.loop import Ends, perform
 from shared.config import RuntimeConfig
 from shared.devices import check_device, claim_core
 from shared.errors import GroupError, RendezvousError
 from shared.links.base import LinkEnd
 from shared.models.family import Family
+from shared.models.film import FilmFamily, makes_films
 from shared.processes.children import ChildProcesses
-from shared.processes.model import handshake_params, load_model
+from shared.processes.model import handshake_params, load_film_model, load_model
 from shared.processes.rendezvous import join_peer
 from shared.processes.roles import PERFORMER, THINKER
 
@@ -41,8 +43,13 @@ class PerformerProcess:
     stop: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> int:
-        """One process for all of the solver."""
-        return self._serve(load_model(self.config, self.devices[0], PERFORMER.loads), lambda link: link)
+        """One process for all of the solver, or for all films."""
+        config, device = self.config, self.devices[0]
+        if makes_films(config.family):
+            makes = load_film_model(config, device, PERFORMER.loads)
+            return self._serve(makes, lambda link: self._perform_films(makes, link))
+        family = load_model(config, device, PERFORMER.loads)
+        return self._serve(family, lambda link: self._perform(family, link))
 
     def lead(self, start_rank: Callable[[int, int], list[str]]) -> int:
         """The first rank: starts the others, and talks to the Thinker for all of them.
@@ -69,9 +76,9 @@ class PerformerProcess:
             if not group.wait_for_all(LOADED, self.stop):
                 return 0
             log.info("%d ranks are there", ranks)
-            return self._serve(family, lambda link: leader_ends(link, group))
+            return self._serve(family, lambda link: self._perform(family, leader_ends(link, group)))
 
-    def _serve(self, family: Family, ends_of: Callable[[LinkEnd], Ends]) -> int:
+    def _serve(self, family: Family | FilmFamily, perform_over: Callable[[LinkEnd], None]) -> int:
         params = handshake_params(
             family, self.config, secret=self.secret, link=self.link, device=self.devices[0]
         )
@@ -82,14 +89,21 @@ class PerformerProcess:
                 return 0
             raise
         with link, claim_core("performer", self.config.pin):
-            perform(
-                family, ends_of(link), slots=self.config.sessions, stopping=self.stop.is_set,
-                checked=self.checked,
-            )  # fmt: skip
+            perform_over(link)
         if self.stop.is_set():
             return 0
         log.info("the thinker has ended")
         return 1
+
+    def _perform(self, family: Family, ends: Ends) -> None:
+        perform(
+            family, ends, slots=self.config.sessions, stopping=self.stop.is_set, checked=self.checked
+        )  # fmt: skip
+
+    def _perform_films(self, family: FilmFamily, link: LinkEnd) -> None:
+        perform_films(
+            family, link, films=self.config.sessions, stopping=self.stop.is_set, checked=self.checked
+        )  # fmt: skip
 
 
 def follow(config: RuntimeConfig, device: str, *, rank: int, ranks: int, port: int) -> int:

@@ -1,4 +1,4 @@
-"""Start both processes and hold a live session: in the browser, or with a media file as the user."""
+"""Start both processes: for a live session, in the browser or with a media file as the user; or for films."""
 
 import argparse
 import asyncio
@@ -17,6 +17,8 @@ from scripts.arguments import add_config_argument, add_link_argument, rank_count
 from scripts.output import Subtitles, check_target, say, write_json
 from scripts.thinker import add_server_arguments
 from shared.config import load_config
+from shared.errors import ConfigError
+from shared.models.film import makes_films
 from shared.processes.launch import ChildEndedError, Deployment, check_port, launched, reachable
 from shared.processes.lifetime import on_signals
 from shared.processes.model import check_choices
@@ -27,6 +29,7 @@ examples:
   live                                        opens the page: talk with webcam and microphone, or type
   live --text "The weather is lovely today" --seconds 8 --record out.mp4
   live --input me.mp4 --seconds 20 --record out.mp4 --record-both --report r.json
+  live --config wan-pocket                    makes films from text, in the browser and over HTTP
 
 exit codes: 0 done, 1 something failed, 2 wrong arguments, config or input file
 """
@@ -88,10 +91,9 @@ def run(args: argparse.Namespace) -> int:
         with _launched(args) as pair:
             say(f"live: starting the thinker and the performer with {args.config}")
             pair.wait_ready(stop)
-            ready_s = time.monotonic() - began
-            say(
-                f"live: ready after {ready_s:.1f} s, link {pair.report()['link']}, the agent is at {pair.url}"
-            )
+            ready_s, films = time.monotonic() - began, makes_films(load_config(args.config).family)
+            what = "films are made" if films else "the agent is"
+            say(f"live: ready after {ready_s:.1f} s, link {pair.report()['link']}, {what} at {pair.url}")
             if options is None:
                 return _hold_open(args, pair, stop)
             connected = time.monotonic() - began
@@ -110,11 +112,21 @@ def _check(args: argparse.Namespace) -> None:
     """Better to know before two models are loaded."""
     devices = rank_devices(args.performer_device or args.device, args.performer_ranks)
     config = load_config(args.config)
+    if makes_films(config.family) and (given := _given_of_user(args)):
+        raise ConfigError(
+            f"{given} is for live sessions, and {config.name} makes films; `generate` makes one and saves it"
+        )
     check_choices(config, args.link, args.device, *devices, ranks=args.performer_ranks)
     if args.report is not None:
         check_target(args.report)
     args.token = client_token(args.token_file, args.token)
     args.port = check_port(args.host, args.port)
+
+
+def _given_of_user(args: argparse.Namespace) -> str | None:
+    """The first option that was given of those that stand for a user."""
+    names = ("input", "text", "seconds", "record", "record_both")
+    return next((f"--{name.replace('_', '-')}" for name in names if getattr(args, name)), None)
 
 
 def _launched(args: argparse.Namespace) -> AbstractContextManager[Deployment]:
@@ -171,13 +183,15 @@ async def _talk(options: ClientOptions, stop: threading.Event) -> ClientSummary:
 
 
 def _hold_open(args: argparse.Namespace, pair: Deployment, stop: threading.Event) -> int:
-    page = f"{pair.url}/" + (f"?token={args.token}" if args.token else "")
+    films = makes_films(load_config(args.config).family)
+    page = f"{pair.url}/{'film' if films else ''}" + (f"?token={args.token}" if args.token else "")
+    to_do = "make films" if films else "talk"
     if args.token:  # on a browser's command line others could read it
-        say(f"live: open {page} in a browser to talk; Ctrl-C ends")
+        say(f"live: open {page} in a browser to {to_do}; Ctrl-C ends")
     else:
         if not args.no_browser and (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
             webbrowser.open(page)
-        say("live: open it in a browser to talk; Ctrl-C ends")
+        say(f"live: open {page} in a browser to {to_do}; Ctrl-C ends")
     while not stop.wait(0.5):
         pair.check()
     return _finish(args, pair, None, 0.0)
@@ -187,6 +201,10 @@ def _finish(
     args: argparse.Namespace, pair: Deployment, summary: ClientSummary | None, connected_s: float
 ) -> int:
     """Write the report and say how it went; `connected_s` from the start until the client was let in."""
+    if args.report is not None and makes_films(load_config(args.config).family):
+        write_json(args.report, pair.report())
+        say(f"live: wrote {args.report}")
+        return 0
     if args.report is not None:
         report = pair.report() | {"av_skew_ms": None, "time_to_first_unit_s": None}
         report |= {"text": "", "heard": [], "conversation": []}  # of this command's own client alone

@@ -12,6 +12,7 @@ COMMANDS = {
     "live": "start both processes and talk to the agent (or let a media file talk)",
     "thinker": "one process: listens, watches, keeps the state, decodes, serves the page and clients",
     "performer": "the other process: makes the agent's next picture and sound",
+    "generate": "make a film from text and save it",
     "client": "talk to a running Thinker from the terminal",
     "bench": "measure: prints a table, and both sides of every claim as a ratio",
     "train": "train the parts of the pocket model",

@@ -37,8 +37,10 @@ def save_weights(
     return path
 
 
-def load_weights(module: nn.Module, folder: Path, digest: str) -> str:
+def load_weights(module: nn.Module, folder: Path, digest: str, *, whole: bool = True) -> str:
     """Load a folder's weights into `module` (converted to its dtypes), every one of them and no others.
+
+    With `whole` false the file may hold more than the module has.
 
     Returns:
         A digest of config and weights together.
@@ -60,6 +62,8 @@ def load_weights(module: nn.Module, folder: Path, digest: str) -> str:
     if made_for != digest:
         raise CheckpointError(f"weights: {path} was made for config {made_for}, this config is {digest}")
     own = module.state_dict()
+    if not whole:
+        tensors = {name: tensor for name, tensor in tensors.items() if name in own}
     wrong = sorted(own.keys() ^ tensors.keys()) or [n for n in own if own[n].shape != tensors[n].shape]
     if wrong:
         raise CheckpointError(f"weights: {path} does not fit the model: {', '.join(wrong[:3])}")

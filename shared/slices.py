@@ -23,6 +23,12 @@ without comparing the clocks of two hosts: (returned - slice sent) - (latents se
 
 Payloads: of STATE and COMMIT what the family packed, of LATENTS float32, of RESET the session's
 seed and its slot as two int64, of END nothing.
+
+Films use the same header: `session` is the film, `unit` the block, which counts through the film. SCENE says
+from which block on a prompt holds (0: from the next one), its payload is what `shared.film_messages` packs;
+CREDIT lets one block be denoised, and has none; LATENTS are a block's, in the number format of the model, with
+`append_ns` for how long the block before took to be remembered and `layer` for the number of SCENEs that
+the Performer has taken up; END ends a film.
 """
 
 import struct
@@ -52,6 +58,8 @@ class Kind(IntEnum):
     LATENTS = 4
     RESET = 5
     END = 6
+    SCENE = 7
+    CREDIT = 8
 
 
 class Flags(IntFlag):
@@ -62,6 +70,8 @@ class Flags(IntFlag):
     """The checksum field is the payload's CRC-32: for debugging, about 1 ms for 1 MB."""
     MORE = 2
     """The batch that is to be solved is not complete yet: more follows before anything is done."""
+    LAST = 4
+    """The scene's last block: nothing will look back at it."""
 
 
 _KINDS = {kind.value: kind for kind in Kind}  # calling an enum takes as long as all the rest of a header

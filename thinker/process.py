@@ -4,20 +4,25 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+
+from starlette.applications import Starlette
 
 from shared.chunking import ChunkMode
 from shared.config import RuntimeConfig
 from shared.errors import RendezvousError
-from shared.processes.model import handshake_params, load_model
+from shared.models.family import Family
+from shared.models.film import FilmFamily, makes_films
+from shared.processes.model import handshake_params, load_film_model, load_model
 from shared.processes.rendezvous import RendezvousListener, accept_peers
 from shared.processes.roles import THINKER
 from thinker.engine.engine import EngineOptions, Links, ThinkerEngine
 from thinker.engine.pipeline import PipelineOptions
 from thinker.engine.running_session import Pacing
+from thinker.film.engine import FilmEngine, FilmReport
 from thinker.report import Report
-from thinker.server.app import build_app, serve
+from thinker.server.app import build_app, build_film_app, serve
 
 log = logging.getLogger(__name__)
 
@@ -43,11 +48,18 @@ class ThinkerProcess:
     seed: int = 0
     checked: bool = False
 
-    def run(self, stop: threading.Event) -> tuple[int, Report]:
+    def run(self, stop: threading.Event) -> tuple[int, Report | FilmReport]:
         """Serve until `stop` is set or a peer is gone; the exit code, and what was measured."""
         config = self.config
+        if makes_films(config.family):
+            makes = load_film_model(config, self.device, THINKER.loads)
+            with self._listener() as listener:
+                films = FilmEngine(
+                    makes, self._joining(listener, makes, stop), model=config.name, films=config.sessions,
+                    pin=config.pin, checked=self.checked,
+                )  # fmt: skip
+                return asyncio.run(self._serve(films, build_film_app, stop))
         family = load_model(config, self.device, THINKER.loads)
-        params = handshake_params(family, config, secret=self.secret, link=self.link, device=self.device)
         options = EngineOptions(
             model=config.name, seed=self.seed, pin=config.pin,
             pipeline=PipelineOptions(
@@ -56,19 +68,32 @@ class ThinkerProcess:
                 solve_timeout_s=config.solve_timeout_s,
             ),
         )  # fmt: skip
-        with RendezvousListener(*self.rendezvous, secret=self.secret, role=THINKER) as listener:
+        with self._listener() as listener:
+            engine = ThinkerEngine(family, self._joining(listener, family, stop), options)
+            return asyncio.run(self._serve(engine, build_app, stop))
 
-            def join() -> Links | None:
-                try:
-                    return accept_peers(listener, params, stop=stop)
-                except RendezvousError:
-                    if stop.is_set():
-                        return None
-                    raise
+    def _listener(self) -> RendezvousListener:
+        return RendezvousListener(*self.rendezvous, secret=self.secret, role=THINKER)
 
-            return asyncio.run(self._serve(ThinkerEngine(family, join, options), stop))
+    def _joining(
+        self, listener: RendezvousListener, family: Family | FilmFamily, stop: threading.Event
+    ) -> Callable[[], Links | None]:
+        """What finds the other processes."""
+        params = handshake_params(family, self.config, secret=self.secret, link=self.link, device=self.device)
 
-    async def _serve(self, engine: ThinkerEngine, stop: threading.Event) -> tuple[int, Report]:
+        def join() -> Links | None:
+            try:
+                return accept_peers(listener, params, stop=stop)
+            except RendezvousError:
+                if stop.is_set():
+                    return None
+                raise
+
+        return join
+
+    async def _serve(
+        self, engine: ThinkerEngine | FilmEngine, build: Callable[..., Starlette], stop: threading.Event
+    ) -> tuple[int, Report | FilmReport]:
         loop, over = asyncio.get_running_loop(), asyncio.Event()
 
         def run_engine() -> None:
@@ -82,7 +107,7 @@ class ThinkerProcess:
             with contextlib.suppress(RuntimeError):  # all is over already
                 loop.call_soon_threadsafe(over.set)
 
-        app = build_app(
+        app = build(
             engine, host=self.host, token=self.token, operator_secret=self.secret,
             allow_origins=self.allow_origins,
         )  # fmt: skip

@@ -1,6 +1,6 @@
 """Optimizers of the training loop."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -14,27 +14,55 @@ def adamw(model: nn.Module, learning_rate: float, weight_decay: float) -> torch.
     return torch.optim.AdamW(_trained(model), lr=learning_rate, betas=BETAS, weight_decay=weight_decay)
 
 
-def muon(model: nn.Module, learning_rate: float, weight_decay: float) -> "Together":
-    """Muon for matrices of transformer blocks, AdamW for all else; needs torch 2.9 or newer.
+def muon(
+    model: nn.Module, learning_rate: float, weight_decay: float, *, inner: Callable[[str], bool]
+) -> "Together":
+    """Muon for layers whose name is `inner`, which lie between the first and the last, AdamW for all else.
 
-    Source: Keller Jordan, "Muon" (2024), with updates as large as AdamW's (arXiv 2502.16982).
+    Needs torch 2.9 or newer.
+
+    Source: Keller Jordan, "Muon" (2024), with updates as large as AdamW's (arXiv 2502.16982). Convolutions
+    count as matrices from what they read to what they write.
     """
-    inside = [p for name, p in model.named_parameters() if p.requires_grad and p.ndim == 2 and ".blocks." in name]
-    chosen = {id(p) for p in inside}
+    chosen_weights = [
+        layer.weight
+        for name, layer in model.named_modules()
+        if isinstance(layer, nn.Linear | nn.Conv2d) and inner(name) and layer.weight.requires_grad
+    ]
+    chosen = {id(p) for p in chosen_weights}
     others = [p for p in _trained(model) if id(p) not in chosen]
+    matrices = [_Matrix(p) for p in chosen_weights]
     return Together(
         torch.optim.Muon(
-            inside, lr=learning_rate, weight_decay=weight_decay, momentum=0.95, adjust_lr_fn="match_rms_adamw"
+            [m.view for m in matrices], lr=learning_rate, weight_decay=weight_decay, momentum=0.95,
+            adjust_lr_fn="match_rms_adamw",
         ),
         torch.optim.AdamW(others, lr=learning_rate, betas=BETAS, weight_decay=weight_decay),
-    )
+        matrices=matrices,
+    )  # fmt: skip
+
+
+class _Matrix:
+    """A weight seen as a matrix, in the same memory."""
+
+    def __init__(self, weight: nn.Parameter) -> None:
+        self._weight = weight
+        self.view = nn.Parameter(weight.detach().view(len(weight), -1))
+
+    def take_gradient(self) -> None:
+        assert self._weight.grad is not None
+        self.view.grad = self._weight.grad.reshape(self.view.shape)
+
+    def release_gradient(self) -> None:
+        self._weight.grad = None
 
 
 class Together:
     """Several optimizers as one."""
 
-    def __init__(self, *optimizers: torch.optim.Optimizer) -> None:
+    def __init__(self, *optimizers: torch.optim.Optimizer, matrices: Sequence[_Matrix] = ()) -> None:
         self._all = optimizers
+        self._matrices = matrices
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
@@ -43,8 +71,12 @@ class Together:
     def zero_grad(self, *, set_to_none: bool = True) -> None:
         for optimizer in self._all:
             optimizer.zero_grad(set_to_none=set_to_none)
+        for matrix in self._matrices:
+            matrix.release_gradient()
 
     def step(self) -> None:
+        for matrix in self._matrices:
+            matrix.take_gradient()
         for optimizer in self._all:
             optimizer.step()
 

@@ -32,6 +32,11 @@ class Access:
             return True
         return _same(connection.query_params.get("token", _bearer(connection)), self.token)
 
+    @property
+    def has_operator(self) -> bool:
+        """Whether anybody can be the operator."""
+        return self._operator_secret is not None
+
     def is_operator(self, connection: HTTPConnection) -> bool:
         """Whether an Authorization header holds the operator's secret; an address may end up in a log."""
         return self._operator_secret is not None and _same(_bearer(connection), self._operator_secret)

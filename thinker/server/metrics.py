@@ -42,7 +42,7 @@ class ServerMetrics:
         self.missing_samples = self._counter("missing_samples", "Samples of user sound filled with silence")
         self.dropped_samples = self._counter("dropped_samples", "Samples of user sound that came too fast")
 
-    def add_report(self, report: Callable[[], Report]) -> None:
+    def add_report(self, report: Callable[[], msgspec.Struct]) -> None:
         """Show every number of the report too; `report` is called once per scrape."""
         self._registry.register(_ReportCollector(report))
 
@@ -56,13 +56,24 @@ class ServerMetrics:
         return Gauge(_PREFIX + name, about, registry=self._registry)
 
 
+class ReportMetrics:
+    """A registry that shows every number of a report; what else is in it is its owner's."""
+
+    def __init__(self, registry: CollectorRegistry, report: Callable[[], msgspec.Struct]) -> None:
+        self._registry = registry
+        registry.register(_ReportCollector(report))
+
+    def text(self) -> bytes:
+        return generate_latest(self._registry)
+
+
 class _ReportCollector(Collector):
     """Every number of the report as a gauge: `loop_ms: {p99: 90}` is `thinker_report_loop_ms{of="p99"}`.
 
     A second level of nesting becomes a second label, `of` and `in`.
     """
 
-    def __init__(self, report: Callable[[], Report]) -> None:
+    def __init__(self, report: Callable[[], msgspec.Struct]) -> None:
         self._report = report
 
     def describe(self) -> Iterable[Metric]:

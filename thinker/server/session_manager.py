@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
@@ -45,6 +46,10 @@ class SessionManager:
         self.metrics.connections.set_function(self._sessions.__len__)
         self.metrics.sessions.set_function(lambda: sum(session.running for session in self._sessions))
         self.metrics.waiting.set_function(self.admission_queue.__len__)
+
+    def models(self) -> list[dict[str, Any]]:
+        """What `/v1/models` lists."""
+        return [{"id": self.engine.spec.model, "workload": "live"}]
 
     def report(self) -> Report:
         lag = EventLoopLag(p99=round(self._lag.p99_ms(), 3))

@@ -1,21 +1,85 @@
 """Train the pocket model's frames-to-latents encoder and its decoder, both of TAEHV's architecture."""
 
 import math
+from functools import partial
 
 import cv2
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from shared.models.wan.taehv import TIME_SCALE, MemBlock, TaehvConfig, TaehvDecoder, TaehvEncoder
+from shared.models.video_codec import ResidualBlock
+from shared.models.wan.taehv import SPACE_SCALE, TIME_SCALE, MemBlock, TaehvConfig, TaehvDecoder, TGrow
 from training.film.scenes import HEIGHT, WIDTH, Film, Picture, random_prompt
-from training.loop import TrainConfig, train
+from training.loop import CHECKPOINT, TrainConfig, train
+from training.optimizers import muon
 
 CROP = 64  # pixels: the network is convolutions alone, so what it learns on crops holds for whole pictures
 CROP_LATENTS = 3
-LATENT_NOISE = 0.15  # of latents within ±3: what the denoiser gets wrong by so much shall not show
-LATENT_WEIGHT = 1e-3
+AROUND_A_THING = 0.75
+DETAIL_WEIGHT = 12.0
+LATENT_NOISE = 0.08  # of latents within ±3: what the denoiser gets wrong by so much shall not show
+LATENT_WEIGHT = 0.01
 TEST_LATENTS = 5
+ENCODER_WIDTH = 256
+COMPONENTS = 64
+LAST_STAGE = 22  # of the decoder
+ENCODER_BLOCKS = 3
+COMPONENT_FILMS = 96
+COMPONENT_SAMPLES = 40_000
+
+
+class PocketEncoder(nn.Module):
+    """Frames to latents, each from its own four frames alone: what the pocket model is trained on.
+
+    The first principal components of 8 x 8 pixels of four frames, and what a network on the coarse grid makes
+    of them and of the next ones. The components are set once; the network adds nothing at first.
+    """
+
+    components: Tensor
+    mean: Tensor
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        pixels = TIME_SCALE * 3 * SPACE_SCALE**2
+        self.register_buffer("components", torch.zeros(COMPONENTS, pixels))
+        self.register_buffer("mean", torch.zeros(pixels))
+        self.channels = channels
+        self.read = nn.Conv2d(COMPONENTS, ENCODER_WIDTH, 1)
+        self.blocks = nn.Sequential(*(ResidualBlock(ENCODER_WIDTH) for _ in range(ENCODER_BLOCKS)))
+        self.write = nn.Conv2d(ENCODER_WIDTH, channels, 3, padding=1)
+        nn.init.zeros_(self.write.weight)
+        nn.init.zeros_(self.write.bias)
+
+    def forward(self, frames: Tensor) -> Tensor:
+        """Clips [B, 1 + 4(T - 1), 3, H, W] in [0, 1] to latents [B, T, C, H/8, W/8].
+
+        The first frame is seen four times, so that latent t ends with frame 4t, as Wan's does.
+        """
+        folded = fold(frames)
+        pixels = (folded.flatten(0, 1) - self.mean[:, None, None]).movedim(1, -1)
+        parts = F.linear(pixels, self.components).movedim(-1, 1)
+        latents = parts[:, : self.channels] + self.write(self.blocks(self.read(parts)))
+        return latents.unflatten(0, folded.shape[:2])
+
+    @torch.no_grad()
+    def set_components(self, frames: Tensor) -> None:
+        """Find the principal components of these clips, the largest first, each of unit deviation."""
+        pixels = fold(frames).movedim(2, -1).flatten(0, 3)
+        self.mean.copy_(pixels.mean(0))
+        spread = (pixels - self.mean).std(1)
+        rows = torch.multinomial(spread + 0.02, min(len(pixels), COMPONENT_SAMPLES))  # plain ones count less
+        centred = pixels[rows] - self.mean
+        values, vectors = torch.linalg.eigh(centred.T @ centred / len(rows))
+        self.components.copy_((vectors / values.clamp_min(1e-8).sqrt()).flip(1)[:, :COMPONENTS].T)
+
+
+def fold(frames: Tensor) -> Tensor:
+    """Clips [B, 1 + 4(T - 1), 3, H, W] to [B, T, pixels, H/8, W/8]."""
+    padded = torch.cat([frames[:, :1].expand(-1, TIME_SCALE - 1, -1, -1, -1), frames], dim=1)
+    groups = padded.unflatten(1, (-1, TIME_SCALE)).flatten(2, 3)
+    return F.pixel_unshuffle(groups, SPACE_SCALE)
 
 
 class Autoencoder(nn.Module):
@@ -23,18 +87,56 @@ class Autoencoder(nn.Module):
 
     def __init__(self, config: TaehvConfig) -> None:
         super().__init__()
-        self.encoder = TaehvEncoder(config)
+        self.encoder = PocketEncoder(config.latent_channels)
         self.decoder = TaehvDecoder(config)
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
-        for module in self.modules():
-            if isinstance(module, MemBlock):  # begins as little more than the way past its convolutions
-                nn.init.kaiming_normal_(module.conv[-1].weight, a=10)
-        with torch.no_grad():
-            self.encoder[-1].weight *= 0.7
-            self.decoder[-1].weight *= 0.1
-            self.decoder[-1].bias += 0.5
+        begin_linear(self.decoder)
+
+
+@torch.no_grad()
+def begin_linear(decoder: TaehvDecoder) -> None:
+    """Set weights so that the network, for all its ReLUs, begins as a linear map ("looks linear", arXiv 1702.08591).
+
+    Of a pair of channels one holds what the other holds with its sign turned: what a ReLU takes of one, the
+    other still has. Without norms a network that does not begin so learns colours ten times more slowly.
+    """
+    convolutions = [m for m in decoder.modules() if isinstance(m, nn.Conv2d)]
+    for conv in convolutions:
+        conv.weight.zero_()
+        if conv.bias is not None:
+            conv.bias.zero_()
+        outputs = 1 if conv is convolutions[-1] else 2
+        inputs = 1 if conv is convolutions[0] else 2
+        core = conv.weight[: len(conv.weight) // outputs, : conv.weight.shape[1] // inputs]
+        _set_kernel(core)
+        for row, row_part in enumerate(conv.weight.chunk(outputs)):
+            for column, part in enumerate(row_part.chunk(inputs, dim=1)):
+                part.copy_(core * (-1) ** (row + column))
+    for grow in (m for m in decoder.modules() if isinstance(m, TGrow)):
+        channels = grow.conv.in_channels
+        grow.conv.weight.copy_(torch.eye(channels).repeat(grow.stride, 1)[:, :, None, None])
+    for block in (m for m in decoder.modules() if isinstance(m, MemBlock)):
+        block.conv[-1].weight.mul_(0.1)
+        first, half = (
+            block.conv[0].weight,
+            block.channels,
+        )  # pairs lie in this frame's half, and in the last one's
+        for frame in first.chunk(2, dim=1):
+            kernel = torch.empty(half // 2, half // 2, *first.shape[2:])
+            _set_kernel(kernel)
+            for row, row_part in enumerate(frame.chunk(2)):
+                for column, part in enumerate(row_part.chunk(2, dim=1)):
+                    part.copy_(kernel * (-1) ** (row + column) * 0.7)
+    decoder[-1].weight.mul_(0.2)
+    decoder[-1].bias.fill_(0.5)
+
+
+def _set_kernel(kernel: Tensor) -> None:
+    """Mostly what is in the middle, turned; a little of what is around."""
+    nn.init.normal_(kernel, std=0.3 / (kernel.shape[1] * kernel[0, 0].numel()) ** 0.5)
+    middle = kernel.shape[-1] // 2
+    turned = torch.empty(kernel.shape[:2])
+    nn.init.orthogonal_(turned)
+    kernel[:, :, middle, middle] += turned
 
 
 def frames_of(latents: int) -> int:
@@ -48,10 +150,23 @@ def to_tensor(frames: Picture) -> Tensor:
 
 
 def crop(rng: np.random.Generator) -> Picture:
-    """A piece of a film in space and time: uint8 [frames, CROP, CROP, 3]."""
+    """A piece of a film in space and time, mostly around a thing: uint8 [frames, CROP, CROP, 3]."""
     film = Film(random_prompt(rng), int(rng.integers(2**31)))
-    start, x, y = (int(rng.integers(high)) for high in (400, WIDTH - CROP + 1, HEIGHT - CROP + 1))
-    return film.frames(frames_of(CROP_LATENTS), start)[:, y : y + CROP, x : x + CROP]
+    start, frames = int(rng.integers(400)), frames_of(CROP_LATENTS)
+    x, y = (int(rng.integers(high)) for high in (WIDTH - CROP + 1, HEIGHT - CROP + 1))
+    if rng.uniform() < AROUND_A_THING:
+        at_x, at_y, _ = film.places(start + frames // 2)[0]
+        x = int(np.clip(at_x - rng.uniform(0.25, 0.75) * CROP, 0, WIDTH - CROP))
+        y = int(np.clip(at_y - rng.uniform(0.25, 0.75) * CROP, 0, HEIGHT - CROP))
+    return film.frames(frames, start)[:, y : y + CROP, x : x + CROP]
+
+
+def detail(real: Tensor) -> Tensor:
+    """What pixels weigh, [..., 1, H, W]: those around edges more than plain ones; 1 on average."""
+    plain = F.avg_pool2d(real.flatten(0, 1), 5, stride=1, padding=2, count_include_pad=False)
+    edges = (real.flatten(0, 1) - plain).abs().mean(1, keepdim=True)
+    weight = 1 + DETAIL_WEIGHT * F.max_pool2d(edges, 3, stride=1, padding=1)
+    return (weight / weight.mean()).unflatten(0, real.shape[:2])
 
 
 def whole_clips(count: int, latents: int, seed: int) -> Tensor:
@@ -66,12 +181,26 @@ def psnr(made: Tensor, real: Tensor) -> float:
     return -10 * math.log10(float((made.clamp(0, 1) - real).square().mean()))
 
 
+def _is_matrix(name: str) -> bool:
+    """Which layers Muon trains: all but the last, and the one that is to begin with nothing."""
+    return not name.endswith((f"decoder.{LAST_STAGE}", "encoder.write"))
+
+
 def train_autoencoder(
-    config: TrainConfig, sizes: TaehvConfig, *, batch: int, resume: bool, frozen_encoder: nn.Module | None = None
+    config: TrainConfig,
+    sizes: TaehvConfig,
+    *,
+    batch: int,
+    resume: bool,
+    frozen_encoder: nn.Module | None = None,
 ) -> Autoencoder:
     """Train both halves, or with `frozen_encoder` the decoder alone."""
     torch.manual_seed(config.seed)
-    model = Autoencoder(sizes).to(memory_format=torch.channels_last)
+    model = Autoencoder(sizes)
+    if not resume or not (config.folder / CHECKPOINT).exists():
+        rng = np.random.default_rng(config.seed)
+        clips = [Film(random_prompt(rng), n).frames(frames_of(3), 8 * n) for n in range(COMPONENT_FILMS)]
+        model.encoder.set_components(to_tensor(np.stack(clips)))
     if frozen_encoder is not None:
         model.load_state_dict(frozen_encoder.state_dict())
         model.encoder.requires_grad_(requires_grad=False)
@@ -80,13 +209,13 @@ def train_autoencoder(
         rng = np.random.default_rng((config.seed, step))
         real = to_tensor(np.stack([crop(rng) for _ in range(batch)])).to(config.device)
         with torch.autocast(torch.device(config.device).type, torch.bfloat16):
-            latents = model.encoder.encode(real).float()
+            latents = model.encoder(real).float()
             noisy = latents + LATENT_NOISE * torch.randn_like(latents)
-            made = model.decoder.decode_raw(noisy).float()
-        difference = made - real
+            made = model.decoder.decode_clips(noisy).float()
+        difference, weight = made - real, detail(real)
         return {
-            "l1": difference.abs().mean(),
-            "l2": 8 * difference.square().mean(),
+            "l1": (difference.abs() * weight).mean(),
+            "l2": 8 * (difference.square() * weight).mean(),
             "size": LATENT_WEIGHT * latents.square().mean(),
         }
 
@@ -94,8 +223,8 @@ def train_autoencoder(
         del step  # the picture is overwritten each time
         assert isinstance(model, Autoencoder)
         real = whole_clips(6, TEST_LATENTS, seed=1)
-        latents = model.encoder.encode(real)
-        made = model.decoder.decode_raw(latents)
+        latents = model.encoder(real)
+        made = model.decoder.decode_clips(latents)
         rows = torch.cat([real[:, -1], made[:, -1]], dim=-1).permute(0, 2, 3, 1).flatten(0, 1)
         picture = (rows * 255).clamp(0, 255).byte().numpy()
         cv2.imwrite(str(config.folder / "sample.png"), picture[..., ::-1])
@@ -104,6 +233,6 @@ def train_autoencoder(
             "latent_std": float(latents.std()), "latent_mean": float(latents.mean()),
         }  # fmt: skip
 
-    average = train(config, model, losses, evaluate, resume=resume)
+    average = train(config, model, losses, evaluate, resume=resume, optimizer=partial(muon, inner=_is_matrix))
     model.load_state_dict(average)
     return model.eval()

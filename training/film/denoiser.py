@@ -7,6 +7,7 @@ its blocks, and the network meets every mix of noise and context.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import cv2
@@ -19,7 +20,8 @@ from shared.models.wan.dit import TRAIN_TIMESTEPS, Block, DiTConfig, WanDiT, blo
 from shared.models.wan.language import PocketPrompt
 from shared.models.wan.pocket_text import PocketTextEncoder
 from shared.models.wan.schedule import Solver, shifted
-from shared.models.wan.taehv import TaehvDecoder, TaehvEncoder
+from shared.models.wan.taehv import TaehvDecoder
+from training.film.autoencoder import PocketEncoder
 from training.film.latents import FILMS, LATENTS, LatentFilms, part_of, statistics
 from training.loop import TrainConfig, train
 from training.optimizers import muon
@@ -113,7 +115,7 @@ class _Data:
 
 
 def train_denoiser(
-    config: TrainConfig, sizes: DiTConfig, encoder: TaehvEncoder, decoder: TaehvDecoder, folder: Path, *,
+    config: TrainConfig, sizes: DiTConfig, encoder: PocketEncoder, decoder: TaehvDecoder, folder: Path, *,
     parts: int, batch: int, resume: bool, start: nn.Module | None = None,
 ) -> tuple[Denoiser, LatentScale]:  # fmt: skip
     """Train from `start` or from nothing on `parts` parts of films, whose latents lie in `folder`."""
@@ -141,15 +143,22 @@ def train_denoiser(
         assert isinstance(model, Denoiser)
         torch.manual_seed(0)
         sample = _Batch(
-            scale.normalised(judged.latents[:32, :SEQUENCE].float()), judged.prompts[:32], torch.ones(32, dtype=torch.bool)
+            scale.normalised(judged.latents[:32, :SEQUENCE].float()),
+            judged.prompts[:32],
+            torch.ones(32, dtype=torch.bool),
         )
         error, weight = _weighted_error(model, sample, mask)
         _write_sheet(model, judged.prompts[:8], scale, decoder, (rows, columns), config.folder / "sample.png")
         return {"judged_flow": float((error * weight).sum() / weight.sum())}
 
-    average = train(config, model, losses, evaluate, resume=resume, optimizer=muon)
+    average = train(config, model, losses, evaluate, resume=resume, optimizer=partial(muon, inner=_is_matrix))
     model.load_state_dict(average)
     return model.eval(), scale
+
+
+def _is_matrix(name: str) -> bool:
+    """Which layers Muon trains: the matrices of the blocks."""
+    return ".blocks." in name
 
 
 def _weighted_error(model: Denoiser, sample: _Batch, mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -208,11 +217,15 @@ def _write_sheet(
     grid: tuple[int, int], path: Path,
 ) -> None:  # fmt: skip
     """Some frames of a film for each prompt, one below the other, with the prompt above."""
-    films = decoder.decode_raw(scale.restored(sample_films(model, prompts, grid, latents=SEQUENCE, steps=4, seed=1)))
+    films = decoder.decode_clips(
+        scale.restored(sample_films(model, prompts, grid, latents=SEQUENCE, steps=4, seed=1))
+    )
     rows = []
     for prompt, film in zip(prompts, films, strict=True):
         strip = torch.cat(list(film[[0, 4, 8, 16, 24, 32]]), dim=-1).permute(1, 2, 0)
         picture = (strip * 255).clamp(0, 255).byte().numpy()[..., ::-1].copy()
-        cv2.putText(picture, prompt.words(), (3, 10), cv2.FONT_HERSHEY_SIMPLEX, 0.35, (0, 0, 255), 1, cv2.LINE_AA)
+        cv2.putText(
+            picture, prompt.words(), (3, 10), cv2.FONT_HERSHEY_SIMPLEX, 0.35, (0, 0, 255), 1, cv2.LINE_AA
+        )
         rows.append(picture)
     cv2.imwrite(str(path), np.concatenate(rows))

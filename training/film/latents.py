@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from shared.models.wan.language import SLOTS, PocketPrompt
-from shared.models.wan.taehv import TaehvEncoder
 from training.files import digest_of, read, write
-from training.film.autoencoder import frames_of, to_tensor
+from training.film.autoencoder import PocketEncoder, frames_of, to_tensor
 from training.film.scenes import Film, random_prompt
 
 FILMS = 256  # of a part
@@ -26,7 +25,7 @@ class LatentFilms:
     prompts: list[PocketPrompt]
 
 
-def part_of(folder: Path, encoder: TaehvEncoder, number: int, *, judged: bool = False) -> LatentFilms:
+def part_of(folder: Path, encoder: PocketEncoder, number: int, *, judged: bool = False) -> LatentFilms:
     """Part `number`, read if it was made before for this encoder, else made. `judged`: never trained on."""
     kind = "judged" if judged else "films"
     path = folder / f"{kind}-{digest_of(encoder.state_dict().values())}-{number}.pt"
@@ -43,14 +42,14 @@ def part_of(folder: Path, encoder: TaehvEncoder, number: int, *, judged: bool = 
 
 
 @torch.no_grad()
-def _make(encoder: TaehvEncoder, number: int, *, judged: bool) -> LatentFilms:
+def _make(encoder: PocketEncoder, number: int, *, judged: bool) -> LatentFilms:
     rng = np.random.default_rng((number, int(judged), 5))
     prompts, latents = [], []
     for _ in range(FILMS):
         film = Film(random_prompt(rng, judged=judged), int(rng.integers(2**31)))
         frames = to_tensor(film.frames(frames_of(LATENTS)))[None]
         with torch.autocast("cpu", torch.bfloat16):
-            latents.append(encoder.encode(frames.contiguous()).half())
+            latents.append(encoder(frames).half())
         prompts.append(film.prompt)
     return LatentFilms(torch.cat(latents), prompts)
 

@@ -70,13 +70,14 @@ class Film:
         self._radius = RADIUS[prompt.size] * rng.uniform(0.93, 1.07)
         self._paint = _varied(PAINT[prompt.colour], rng)
         self._things = self._arranged(rng)
-        self._place = _Background(prompt.place, rng)
+        self._background = _Background(prompt.place, rng)
 
     def frame(self, number: int) -> Picture:
         """RGB, uint8 [HEIGHT, WIDTH, 3]."""
-        picture = self._place.frame(number)
-        for thing in self._things:
-            self._draw(picture, thing, number)
+        picture = self._background.frame(number)
+        facing = -1 if self.prompt.motion is Motion.LEFT else 1
+        for x, y, angle in self.places(number):
+            _draw_thing(picture, self.prompt.shape, self._paint, (x, y), self._radius, angle, facing)
         return picture
 
     def frames(self, count: int, start: int = 0) -> Picture:
@@ -103,28 +104,37 @@ class Film:
                 return [_Thing(*at, phase=rng.uniform()) for at in zip(x, y, strict=True)]
             apart *= 0.995  # three large ones bouncing hardly fit
 
-    def _draw(self, picture: Picture, thing: _Thing, number: int) -> None:
-        motion, speed, radius = self.prompt.motion, self.prompt.speed, self._radius
+    def places(self, number: int) -> list[tuple[float, float, float]]:
+        """Where things are in frame `number`, and how far they are turned: x, y in pixels, and radians."""
+        return [self._place_of(thing, number) for thing in self._things]
+
+    def _place_of(self, thing: _Thing, number: int) -> tuple[float, float, float]:
+        motion, speed, margin = self.prompt.motion, self.prompt.speed, self._radius + 2
         x, y, angle = thing.x, thing.y, 0.0
         path = number * PIXELS_A_FRAME[speed]
-        margin = radius + 2
-        if motion in {Motion.LEFT, Motion.RIGHT}:
-            x += path if motion is Motion.RIGHT else -path
-            x = (x + margin) % (WIDTH + 2 * margin) - margin
-        elif motion in {Motion.UP, Motion.DOWN}:
-            y += path if motion is Motion.DOWN else -path
-            y = (y + margin) % (HEIGHT + 2 * margin) - margin
-        elif motion is Motion.SPIN:
-            angle = 2 * math.pi * (thing.phase + number * TURNS_A_FRAME[speed])
-        else:
-            t = (thing.phase + number * BOUNCES_A_FRAME[speed]) % 1
-            y -= (HEIGHT - 2 * margin - 10) * 4 * t * (1 - t)
-        facing = -1 if motion is Motion.LEFT else 1
-        _draw_thing(picture, self.prompt.shape, self._paint, (x, y), radius, angle, facing)
+        match motion:
+            case Motion.LEFT | Motion.RIGHT:
+                x += path if motion is Motion.RIGHT else -path
+                x = (x + margin) % (WIDTH + 2 * margin) - margin
+            case Motion.UP | Motion.DOWN:
+                y += path if motion is Motion.DOWN else -path
+                y = (y + margin) % (HEIGHT + 2 * margin) - margin
+            case Motion.SPIN:
+                angle = 2 * math.pi * (thing.phase + number * TURNS_A_FRAME[speed])
+            case Motion.BOUNCE:
+                t = (thing.phase + number * BOUNCES_A_FRAME[speed]) % 1
+                y -= (HEIGHT - 2 * margin - 10) * 4 * t * (1 - t)
+        return x, y, angle
 
 
 def _draw_thing(
-    picture: Picture, shape: Shape, paint: Rgb, at: tuple[float, float], radius: float, angle: float, facing: int
+    picture: Picture,
+    shape: Shape,
+    paint: Rgb,
+    at: tuple[float, float],
+    radius: float,
+    angle: float,
+    facing: int,
 ) -> None:
     """A filled outline with a darker rim, and two eyes by which a circle is seen to turn."""
     turn = np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
@@ -280,7 +290,9 @@ def _night(rng: np.random.Generator) -> Picture:
 
 def _desert(rng: np.random.Generator) -> Picture:
     picture = _gradient((250, 214, 140), (252, 232, 178))
-    cv2.circle(picture, _fixed(rng.uniform(20, 140), 18), 152, (255, 244, 214), -1, cv2.LINE_AA, _SUBPIXEL_BITS)
+    cv2.circle(
+        picture, _fixed(rng.uniform(20, 140), 18), 152, (255, 244, 214), -1, cv2.LINE_AA, _SUBPIXEL_BITS
+    )
     _below(picture, _hills(rng, 52, 9), _varied((226, 184, 100), rng))
     _below(picture, _hills(rng, 70, 7), _varied((214, 164, 78), rng))
     return picture

@@ -56,28 +56,36 @@ _VAE_FROM_DIFFUSERS = (
 )
 
 
-def fetch_folder(weights: str) -> Path:
-    """The folder that a config's `weights` names: a path, or `hub:OWNER/NAME`, which is downloaded when absent.
+def find(source: str, folder: Path | None) -> Path:
+    """Where a source lies: within the config's `folder`, or, hub:OWNER/NAME/PATH, downloaded where it is not yet.
 
     Raises:
         CheckpointError: it is not there, or the hub can't be had; says what to do.
     """
-    if not weights.startswith(HUB):
-        folder = Path(weights).expanduser()
-        if not folder.exists():
-            raise CheckpointError(f"weights: {folder} is not there")
-        return folder
-    name = weights.removeprefix(HUB)
+    if not source.startswith(HUB):
+        path = (folder or Path()) / Path(source).expanduser()
+        if not path.exists():
+            raise CheckpointError(f"weights: {path} is not there")
+        return path
     try:
         from huggingface_hub import snapshot_download  # noqa: PLC0415 - of the extra `wan`
-        from huggingface_hub.errors import HFValidationError, HfHubHTTPError, LocalEntryNotFoundError  # noqa: PLC0415
+        from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError  # noqa: PLC0415
     except ImportError:
-        raise CheckpointError(f"weights={weights!r} needs the extra wan: pip install 'thinker-performer[wan]'") from None
+        raise CheckpointError(
+            f"{source!r} needs the extra wan: pip install 'thinker-performer[wan]'"
+        ) from None
+    owner, name, *inside = source.removeprefix(HUB).split("/")
+    wanted = "/".join(inside)
     try:
-        return Path(snapshot_download(name))
+        snapshot = Path(
+            snapshot_download(f"{owner}/{name}", allow_patterns=[wanted, f"{wanted}/*"] if wanted else None)
+        )
     except (HFValidationError, HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         why = str(error).strip().partition("\n")[0]
-        raise CheckpointError(f"weights={weights!r} can't be downloaded: {why}") from None
+        raise CheckpointError(f"weights: {source} can't be downloaded: {why}") from None
+    if not (snapshot / wanted).exists():
+        raise CheckpointError(f"weights: {owner}/{name} holds no {wanted}")
+    return snapshot / wanted
 
 
 def read_weights(path: Path) -> Weights:
@@ -164,7 +172,7 @@ def load_strictly(module: nn.Module, weights: Weights, what: str, source: Path |
             f"weights: {source} does not fit the {what}: {name} is {list(weights[name].shape)},"
             f" the config makes it {list(own[name].shape)}"
         )
-    module.load_state_dict(weights)
+    module.load_state_dict(weights, assign=True)
 
 
 def _misfit(source: Path | str, what: str, verb: str, names: list[str]) -> str:
@@ -185,11 +193,15 @@ def _flat_stage(name: str, stages: int) -> str:
         return f"upsamples.{int(match[1]) * stages + int(match[2])}"
 
     upsampler = re.sub(
-        r"up_blocks\.(\d+)\.upsamplers\.0", lambda match: f"upsamples.{int(match[1]) * stages + stages - 1}", name
+        r"up_blocks\.(\d+)\.upsamplers\.0",
+        lambda match: f"upsamples.{int(match[1]) * stages + stages - 1}",
+        name,
     )
     resnet = re.sub(
         r"up_blocks\.(\d+)\.resnets\.(\d+)\.(norm|conv)(\d)\.",
-        lambda match: f"{place(match)}.residual.{ {'norm1': 0, 'conv1': 2, 'norm2': 3, 'conv2': 6}[match[3] + match[4]]}.",
+        lambda match: (
+            f"{place(match)}.residual.{ {'norm1': 0, 'conv1': 2, 'norm2': 3, 'conv2': 6}[match[3] + match[4]] }."
+        ),
         upsampler,
     )
     return re.sub(r"up_blocks\.(\d+)\.resnets\.(\d+)", place, resnet)

@@ -160,7 +160,9 @@ class Block(nn.Module):
     def __init__(self, config: DiTConfig) -> None:
         super().__init__()
         self.self_attn = Attention(config)
-        self.norm3 = nn.LayerNorm(config.dim, eps=1e-6)  # before the cross-attention, as the original calls it
+        self.norm3 = nn.LayerNorm(
+            config.dim, eps=1e-6
+        )  # before the cross-attention, as the original calls it
         self.cross_attn = Attention(config)
         self.ffn = nn.Sequential(
             nn.Linear(config.dim, config.ffn), nn.GELU(approximate="tanh"), nn.Linear(config.ffn, config.dim)
@@ -200,7 +202,9 @@ class Head(nn.Module):
 
     def forward(self, x_BTC: Tensor, time_BFC: Tensor) -> Tensor:
         frames = time_BFC.shape[1]
-        shift, scale = (self.modulation[:, None] + time_BFC[:, :, None]).to(x_BTC.dtype)[:, :, :, None].unbind(2)
+        shift, scale = (
+            (self.modulation[:, None] + time_BFC[:, :, None]).to(x_BTC.dtype)[:, :, :, None].unbind(2)
+        )
         out: Tensor = self.head(modulated(x_BTC, shift, scale, frames))
         return out
 
@@ -213,7 +217,9 @@ class WanDiT(nn.Module):
         self.config = config
         self.patch_embedding = nn.Conv3d(config.latent_channels, config.dim, PATCH, PATCH)
         self.text_embedding = nn.Sequential(
-            nn.Linear(config.text_dim, config.dim), nn.GELU(approximate="tanh"), nn.Linear(config.dim, config.dim)
+            nn.Linear(config.text_dim, config.dim),
+            nn.GELU(approximate="tanh"),
+            nn.Linear(config.dim, config.dim),
         )
         self.time_embedding = nn.Sequential(
             nn.Linear(config.freq_dim, config.dim), nn.SiLU(), nn.Linear(config.dim, config.dim)
@@ -228,7 +234,13 @@ class WanDiT(nn.Module):
         return [block.cross_attn.keys_and_values(text_BLC) for block in self.blocks]
 
     def forward(
-        self, latents: Tensor, timesteps_BF: Tensor, text: list[TextKV], attend: Attend, *, first_frame: int = 0
+        self,
+        latents: Tensor,
+        timesteps_BF: Tensor,
+        text: list[TextKV],
+        attend: Attend,
+        *,
+        first_frame: int = 0,
     ) -> Tensor:
         """The flow (noise minus data) of latents [B, F, channels, rows, columns], of the same shape.
 

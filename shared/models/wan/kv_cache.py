@@ -63,7 +63,14 @@ class KVCache:
         self._config = config
         self._kv, self._sink = (
             torch.zeros(
-                config.layers, 2, 1, config.heads, latents * shape.tokens, config.head_dim, dtype=dtype, device=device
+                config.layers,
+                2,
+                1,
+                config.heads,
+                latents * shape.tokens,
+                config.head_dim,
+                dtype=dtype,
+                device=device,
             )
             for latents in (shape.places, shape.sink)
         )

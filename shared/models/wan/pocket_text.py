@@ -11,7 +11,9 @@ class PocketTextEncoder(nn.Module):
 
     def __init__(self, text_dim: int) -> None:
         super().__init__()
-        self.word = nn.ModuleDict({slot: nn.Embedding(len(choices), text_dim) for slot, choices in SLOTS.items()})
+        self.word = nn.ModuleDict(
+            {slot: nn.Embedding(len(choices), text_dim) for slot, choices in SLOTS.items()}
+        )
 
     def forward(self, prompts: list[PocketPrompt]) -> Tensor:
         columns = [table(self._indices(prompts, slot)) for slot, table in self.word.items()]

@@ -20,7 +20,7 @@ Noise = Callable[[int], Tensor]
 """Fresh normal noise for a step, the same one every time it is asked for; step 0 is what the block begins as."""
 
 
-class Solver(enum.Enum):
+class Solver(enum.StrEnum):
     """How one step leads to the next."""
 
     RENOISE = "renoise"
@@ -44,7 +44,9 @@ class ScheduleConfig:
             steps = getattr(self, name)
             falling = all(a > b for a, b in zip(steps, steps[1:], strict=False))
             if not falling or any(not 0 < step <= TRAIN_TIMESTEPS for step in steps):
-                raise ValueError(f"schedule: {name}={list(steps)} must fall, from {TRAIN_TIMESTEPS} at most, above 0")
+                raise ValueError(
+                    f"schedule: {name}={list(steps)} must fall, from {TRAIN_TIMESTEPS} at most, above 0"
+                )
         if not self.steps:
             raise ValueError("schedule: steps must name at least one")
         if self.shift <= 0:

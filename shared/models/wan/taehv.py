@@ -2,10 +2,10 @@
 
 Source of architecture and names: github.com/madebyollin/taehv (MIT), whose file for Wan 2.1 is `taew2_1.pth`.
 Two-dimensional convolutions on single frames; time is mixed by `MemBlock`, which sees the frame before, and
-changed in rate by `TPool` and `TGrow`. T latents decode to 1 + 4(T - 1) frames, eight times as wide and high.
+changed in rate by `TGrow`. T latents decode to 1 + 4(T - 1) frames, eight times as wide and high.
 
-Weights live in the modules; what a stream remembers between two latents is a list of tensors that the caller
-owns (`new_state`). Any number of frames may go through at a time, with the same result.
+Weights live in the modules; what a stream remembers between two latents is a `TaehvMemory`, which the caller
+owns, one for each film. Any number of latents may go through at a time, with the same result.
 
 Shape suffixes: F frames, C channels, H W height and width. Frames of one clip lie in the batch dim; `clips`
 says how many clips that are, one after the other.
@@ -29,16 +29,35 @@ class TaehvConfig:
     """Sizes; those of `taew2_1.pth` by default. `decoder` is its channels from the latent's resolution up."""
 
     latent_channels: int = 16
-    encoder: int = 64
     decoder: tuple[int, int, int, int] = (256, 128, 64, 64)
 
     def __post_init__(self) -> None:
         require_positive(self, "taehv")
 
 
-def conv3(inputs: int, outputs: int, *, stride: int = 1, bias: bool = True) -> nn.Conv2d:
-    """A 3 x 3 convolution that keeps the size, or halves it with `stride` 2."""
-    return nn.Conv2d(inputs, outputs, 3, padding=1, stride=stride, bias=bias)
+def conv3(inputs: int, outputs: int, *, bias: bool = True) -> nn.Conv2d:
+    """A 3 x 3 convolution that keeps the size."""
+    return nn.Conv2d(inputs, outputs, 3, padding=1, bias=bias)
+
+
+class TaehvMemory:
+    """What one film leaves behind in the decoder: what the last frame adds to the next, of each `MemBlock`."""
+
+    def __init__(self) -> None:
+        self.latents = 0
+        """That were decoded so far."""
+        self._parts: dict[nn.Module, Tensor] = {}
+
+    def part(self, block: nn.Module, like: Tensor) -> Tensor:
+        """[1, C, H, W], zero before the first frame."""
+        if block not in self._parts:
+            self._parts[block] = torch.zeros_like(like)
+        return self._parts[block]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it holds."""
+        return sum(part.nbytes for part in self._parts.values())
 
 
 class Clamp(nn.Module):
@@ -58,37 +77,33 @@ class MemBlock(nn.Module):
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.conv = nn.Sequential(
-            conv3(2 * channels, channels), nn.ReLU(), conv3(channels, channels), nn.ReLU(), conv3(channels, channels)
+            conv3(2 * channels, channels),
+            nn.ReLU(),
+            conv3(channels, channels),
+            nn.ReLU(),
+            conv3(channels, channels),
         )
         self.channels = channels
 
-    def forward(self, x_FCHW: Tensor, clips: int, memory: Tensor | None) -> Tensor:
-        """Same shape in and out; `memory` [clips, C, H, W] is read, and then holds the last frame's part."""
+    def forward(self, x_FCHW: Tensor, clips: int, memory: TaehvMemory | None = None) -> Tensor:
+        """Same shape in and out. With a `memory`, which is for one clip, the frames go on from its last one."""
+        now, after = self._read(x_FCHW).unflatten(0, (clips, -1)).chunk(2, dim=2)
+        if memory is None:
+            heard = now + F.pad(after[:, :-1], (0, 0, 0, 0, 0, 0, 1, 0))
+        else:
+            part = memory.part(self, after[:, -1])
+            heard = now.clone()
+            heard[:, 0] += part
+            heard[:, 1:] += after[:, :-1]
+            part.copy_(after[:, -1])
+        return F.relu(self.conv[1:](heard.flatten(0, 1)) + x_FCHW)
+
+    def _read(self, x_FCHW: Tensor) -> Tensor:
+        """[F, 2C, H, W]: what each frame says for itself, and for the frame after it."""
         first, channels = self.conv[0], self.channels
         both = torch.cat([first.weight[:, :channels], first.weight[:, channels:]])
-        now, after = F.conv2d(x_FCHW, both, padding=1).unflatten(0, (clips, -1)).chunk(2, dim=2)
-        now = now + first.bias[:, None, None]
-        if memory is None:
-            before = F.pad(after[:, :-1], (0, 0, 0, 0, 0, 0, 1, 0))
-            read = now + before
-        else:
-            read = now
-            read[:, 0] += memory
-            read[:, 1:] += after[:, :-1]
-            memory.copy_(after[:, -1])
-        return F.relu(self.conv[1:](read.flatten(0, 1)) + x_FCHW)
-
-
-class TPool(nn.Module):
-    """`stride` frames to one."""
-
-    def __init__(self, channels: int, stride: int) -> None:
-        super().__init__()
-        self.stride = stride
-        self.conv = nn.Conv2d(channels * stride, channels, 1, bias=False)
-
-    def forward(self, x_FCHW: Tensor) -> Tensor:
-        return self.conv(x_FCHW.reshape(-1, self.stride * x_FCHW.shape[1], *x_FCHW.shape[2:]))
+        bias = torch.cat([first.bias, torch.zeros_like(first.bias)])
+        return F.conv2d(x_FCHW, both, bias, padding=1)
 
 
 class TGrow(nn.Module):
@@ -103,29 +118,6 @@ class TGrow(nn.Module):
         return self.conv(x_FCHW).reshape(-1, x_FCHW.shape[1], *x_FCHW.shape[2:])
 
 
-class TaehvEncoder(nn.Sequential):
-    """Frames to latents: what the pocket model is trained on. Names as in the published file."""
-
-    def __init__(self, config: TaehvConfig) -> None:
-        width = config.encoder
-        stages: list[nn.Module] = [conv3(3, width), nn.ReLU()]
-        for stride in (2, 2, 1):
-            stages += [TPool(width, stride), conv3(width, width, stride=2, bias=False)]
-            stages += [MemBlock(width) for _ in range(MEM_BLOCKS)]
-        super().__init__(*stages, conv3(width, config.latent_channels))
-
-    def encode(self, frames: Tensor) -> Tensor:
-        """Clips [B, 1 + 4(T - 1), 3, H, W] in [0, 1] to latents [B, T, C, H/8, W/8].
-
-        The first frame is seen four times, so that latent t ends with frame 4t as Wan's does.
-        """
-        padded = torch.cat([frames[:, :1].expand(-1, TIME_SCALE - 1, -1, -1, -1), frames], dim=1)
-        clips, x = len(frames), padded.flatten(0, 1)
-        for stage in self:
-            x = stage(x, clips, None) if isinstance(stage, MemBlock) else stage(x)
-        return x.unflatten(0, (clips, -1))
-
-
 class TaehvDecoder(nn.Sequential):
     """Latents to frames. Names as in the published file."""
 
@@ -136,9 +128,18 @@ class TaehvDecoder(nn.Sequential):
             stages += [nn.Upsample(scale_factor=2), TGrow(wide, stride), conv3(wide, narrow, bias=False)]
         super().__init__(*stages, nn.ReLU(), conv3(config.decoder[-1], 3))
 
-    def decode_raw(self, latents: Tensor) -> Tensor:
+    def decode_clips(self, latents: Tensor) -> Tensor:
         """Whole clips [B, T, C, H, W] to frames [B, 1 + 4(T - 1), 3, 8H, 8W], not clamped to [0, 1]."""
-        clips, x = len(latents), latents.flatten(0, 1)
+        frames = self._run(latents.flatten(0, 1), len(latents), None)
+        return frames.unflatten(0, (len(latents), -1))[:, TIME_SCALE - 1 :]
+
+    def decode(self, latent: Tensor, memory: TaehvMemory) -> Tensor:
+        """The next latent of a film, [C, H, W], to frames [1 or 4, 3, 8H, 8W]; not clamped to [0, 1]."""
+        frames = self._run(latent[None], 1, memory)
+        memory.latents += 1
+        return frames[TIME_SCALE - 1 :] if memory.latents == 1 else frames
+
+    def _run(self, x_FCHW: Tensor, clips: int, memory: TaehvMemory | None) -> Tensor:
         for stage in self:
-            x = stage(x, clips, None) if isinstance(stage, MemBlock) else stage(x)
-        return x.unflatten(0, (clips, -1))[:, TIME_SCALE - 1 :]
+            x_FCHW = stage(x_FCHW, clips, memory) if isinstance(stage, MemBlock) else stage(x_FCHW)
+        return x_FCHW

@@ -179,7 +179,11 @@ class WanVaeDecoder(nn.Module):
         self.decoder = nn.Module()
         self.decoder.conv1 = CausalConv3d(config.latent_channels, widths[0], 3)
         self.decoder.middle = nn.ModuleList(
-            [ResidualBlock(widths[0], widths[0]), AttentionBlock(widths[0]), ResidualBlock(widths[0], widths[0])]
+            [
+                ResidualBlock(widths[0], widths[0]),
+                AttentionBlock(widths[0]),
+                ResidualBlock(widths[0], widths[0]),
+            ]
         )
         stages: list[nn.Module] = []
         for stage, (inputs, outputs) in enumerate(zip(widths, widths[1:], strict=False)):

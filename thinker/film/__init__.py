@@ -1,0 +1,1 @@
+"""The Thinker's half of films: requests, decoding, video encoding."""
