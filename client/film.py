@@ -23,7 +23,7 @@ class FilmServer:
     token: str | None = None
 
     def model(self) -> dict[str, Any]:
-        """What it makes: `size`, `fps`, `block_frames`, …
+        """What it makes: `size`, `fps`, `block_frames` and so on.
 
         Raises:
             ClientError: there is no server, it lets nobody in without a token, or it makes no films.
@@ -49,15 +49,18 @@ class FilmServer:
         Raises:
             ClientError: the server refuses it, or could not make it to its end; says why.
         """
-        with _told(self.url), self._client() as client:
-            with client.stream("POST", "/v1/videos/stream/cmaf", json=request) as answer:
-                if answer.is_error:
-                    answer.read()
-                _check(answer)
-                for warning in json.loads(answer.headers.get(WARNINGS_HEADER, "[]")):
-                    on_warning(warning)
-                for piece in answer.iter_raw():
-                    on_bytes(piece)
+        with (
+            _told(self.url),
+            self._client() as client,
+            client.stream("POST", "/v1/videos/stream/cmaf", json=request) as answer,
+        ):
+            if answer.is_error:
+                answer.read()
+            _check(answer)
+            for warning in json.loads(answer.headers.get(WARNINGS_HEADER, "[]")):
+                on_warning(warning)
+            for piece in answer.iter_raw():
+                on_bytes(piece)
 
     def _client(self) -> httpx.Client:
         headers = {"authorization": f"Bearer {self.token}"} if self.token else {}

@@ -1,8 +1,9 @@
 """The Performer's loop for films: take messages, denoise one block of one film, send it, remember it.
 
-A block is denoised for a credit alone, in order, and its latents leave before the network runs over them once
-more to remember them: the Thinker decodes them meanwhile. Films take turns, a block each. Messages are looked
-at between the steps of a block, so that a film whose client left, or whose prompt changed, is not made further.
+A block is denoised for a credit alone, in order, and its latents leave before the network runs over them
+once more to remember them: the Thinker decodes them meanwhile. Films take turns, a block each. Messages are
+looked at between the steps of a block, so that a film whose client left, or whose prompt changed, is not made
+further.
 """
 
 import time
@@ -133,8 +134,9 @@ class FilmPerformer:
         room[: self._family.latent_bytes].view(latents.dtype).copy_(latents.flatten())
         self._link.sender.send(
             SliceHeader(
-                kind=Kind.LATENTS, session=film.number, unit=block, layer=film.prompts, payload_bytes=self._family.latent_bytes,
-                flags=self._checked, received_at_ns=began_ns, append_ns=self._remember_ns, solve_ns=denoise_ns,
+                kind=Kind.LATENTS, session=film.number, unit=block, layer=film.prompts,
+                payload_bytes=self._family.latent_bytes, flags=self._checked, received_at_ns=began_ns,
+                append_ns=self._remember_ns, solve_ns=denoise_ns,
             )
         )  # fmt: skip
         began_ns = time.monotonic_ns()

@@ -28,13 +28,14 @@ EXAMPLES = """\
 examples:
   generate "two red circles move left over a blue sky" -o out.mp4
   generate "three orange fish move right over a blue sea" --frames 240 --seed 7 -o fish.mp4
-  generate --scene "a red balloon moves up over a green field" --scene "a red balloon spins over a black night" \\
+  generate --scene "a red balloon moves up over a green field" --scene "a white star spins over a black night"
       --frames 81 -o story.mp4
   generate "a star spins" --url http://127.0.0.1:8765 -o star.mp4      asks a server that `live` started
 
-What wan-pocket knows: a|one|two|three, small|large, eight colours, circle|square|triangle|star|balloon|fish,
-moves left|right|up|down, spins, bounces, slowly|fast, over a blue sky|green field|white wall|black night|yellow
-desert|orange sunset|blue sea. Other words are taken for what they resemble, with a warning.
+What wan-pocket knows: a|one|two|three, small|large, red|orange|yellow|green|blue|purple|white|black,
+circle|square|triangle|star|balloon|fish, moves left|right|up|down, spins, bounces, slowly|fast, over a blue
+sky|green field|white wall|black night|yellow desert|orange sunset|blue sea. Other words are taken for what
+they resemble, with a warning.
 
 exit codes: 0 done, 1 something failed, 2 wrong arguments or config
 """
@@ -62,7 +63,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--config", default=DEFAULT_CONFIG, metavar="FILE|NAME", help="the model (default %(default)s)"
     )
     parser.add_argument("--url", help="ask this server instead of starting one")
-    parser.add_argument("--device", default="cpu", help="of both processes: cpu, cuda:N or xpu:N (default %(default)s)")
+    parser.add_argument(
+        "--device", default="cpu", help="of both processes: cpu, cuda:N or xpu:N (default %(default)s)"
+    )
     add_link_argument(parser)
     add_token_arguments(parser)
 
@@ -77,7 +80,12 @@ def run(args: argparse.Namespace) -> int:
     on_signals(stop.set)
     try:
         if args.url is not None:
-            return _generate(FilmServer(args.url.rstrip("/"), client_token(args.token_file, args.token)), request, args, stop)
+            return _generate(
+                FilmServer(args.url.rstrip("/"), client_token(args.token_file, args.token)),
+                request,
+                args,
+                stop,
+            )
         config = load_config(args.config)
         if not makes_films(config.family):
             raise ConfigError(f"config {config.name} holds live sessions and makes no films")
@@ -85,7 +93,9 @@ def run(args: argparse.Namespace) -> int:
         port = free_port("127.0.0.1")
         options = ["--config", args.config, "--link", args.link, "--device", args.device]
         url = f"http://127.0.0.1:{port}"
-        with launched(thinker=[*options, "--port", str(port)], performer=options, url=url, token=None) as pair:
+        with launched(
+            thinker=[*options, "--port", str(port)], performer=options, url=url, token=None
+        ) as pair:
             pair.wait_ready(stop)
             return _generate(FilmServer(url), request, args, stop)
     except ClientError as error:
@@ -140,5 +150,6 @@ def _generate(
         made.flush()
         progress.update(bar, completed=frames)
         finish_file(Path(made.name), args.out)
-    say(f"generate: saved {args.out}, {frames} frames of {model['size']} at {args.fps or model['fps']} a second")
+    rate = args.fps or model["fps"]
+    say(f"generate: saved {args.out}, {frames} frames of {model['size']} at {rate} a second")
     return 0

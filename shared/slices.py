@@ -24,11 +24,11 @@ without comparing the clocks of two hosts: (returned - slice sent) - (latents se
 Payloads: of STATE and COMMIT what the family packed, of LATENTS float32, of RESET the session's
 seed and its slot as two int64, of END nothing.
 
-Films use the same header: `session` is the film, `unit` the block, which counts through the film. SCENE says
-from which block on a prompt holds (0: from the next one), its payload is what `shared.film_messages` packs;
-CREDIT lets one block be denoised, and has none; LATENTS are a block's, in the number format of the model, with
-`append_ns` for how long the block before took to be remembered and `layer` for the number of SCENEs that
-the Performer has taken up; END ends a film.
+Films use the same header: `session` is the film, `unit` the block, which counts through the film. SCENE
+says from which block on a prompt holds (0: from the next one), its payload is what `shared.film_messages`
+packs; CREDIT lets one block be denoised, and has none; LATENTS are a block's, in the number format of the
+model, with `append_ns` for how long the block before took to be remembered and `layer` for the number of
+SCENEs that the Performer has taken up; END ends a film.
 """
 
 import struct

@@ -30,7 +30,7 @@ from shared.memory import rss_mb
 from shared.models.film import FilmFamily, FilmFormat
 from shared.reporting import Stages
 from shared.slices import Flags, Kind, SliceHeader, describe
-from thinker.film.request import Block, FilmRequest, blocks_of
+from shared.film_request import Block, FilmRequest, blocks_of
 from thinker.film.video_encoder import EncodedBlock, FilmShape, VideoEncoder, open_encoder, vaapi_works
 from thinker.report import EventLoopLag, Percentiles, ProcessMemory
 

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 log = logging.getLogger(__name__)
 
 LIBX264, VAAPI = "libx264", "h264_vaapi"
+MOVFLAGS = "empty_moov+default_base_moof+frag_custom+skip_trailer"  # one fragment, and nothing behind it
 RENDER_DEVICE = Path("/dev/dri/renderD128")
 PROBE_WITHIN_S = 10.0
 ENCODE_WITHIN_S = 60.0
@@ -70,7 +71,7 @@ class X264Encoder:
 
     def encode(self, frames: Frames, *, number: int, first_frame: int) -> EncodedBlock:
         shape, file = self._shape, io.BytesIO()
-        options = {"movflags": "empty_moov+default_base_moof+frag_custom+skip_trailer", "use_editlist": "0"}
+        options = {"movflags": MOVFLAGS, "use_editlist": "0"}
         with av.open(file, "w", format="mp4", options=options) as container:
             stream = container.add_stream(
                 LIBX264,
@@ -114,9 +115,9 @@ def child_command(shape: FilmShape, codec: str) -> list[str]:
     )
     return [
         shutil.which("ffmpeg") or "ffmpeg", "-hide_banner", "-loglevel", "error", *device,
-        "-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{shape.width}x{shape.height}", "-r", str(shape.fps), "-i", "-",
-        *surface, "-c:v", codec, "-bf", "0", "-g", "1000",
-        "-movflags", "empty_moov+default_base_moof+frag_custom+skip_trailer", "-use_editlist", "0", "-f", "mp4", "-",
+        "-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{shape.width}x{shape.height}", "-r", str(shape.fps),
+        "-i", "-", *surface, "-c:v", codec, "-bf", "0", "-g", "1000",
+        "-movflags", MOVFLAGS, "-use_editlist", "0", "-f", "mp4", "-",
     ]  # fmt: skip
 
 
@@ -127,7 +128,7 @@ def open_encoder(shape: FilmShape) -> VideoEncoder:
 
 @functools.cache
 def vaapi_works() -> bool:
-    """Whether a block was encoded through VA-API; tried once, at the start, and the log says what came of it."""
+    """Whether a block could be encoded through VA-API; tried once, and the log says what came of it."""
     if not RENDER_DEVICE.exists():
         why = f"there is no {RENDER_DEVICE}"
     elif shutil.which("ffmpeg") is None:

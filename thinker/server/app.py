@@ -1,7 +1,7 @@
 """The Thinker's one port: the page, health, metrics, the report, and live sessions or films.
 
-`build_app` and `build_film_app` make the ASGI app around an engine, `serve` runs it until told to stop. No model runs here: the
-event loop only moves messages, and how late it is shows in the report.
+`build_app` and `build_film_app` make the ASGI app around an engine, `serve` runs it until told to stop. No
+model runs here: the event loop only moves messages, and how late it is shows in the report.
 """
 
 import asyncio
@@ -164,6 +164,24 @@ def _app(
             return PlainTextResponse("the token is missing or wrong", 401)
         return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
+    app = Starlette(
+        routes=[
+            *static_files.ROUTES,
+            Route("/healthz", healthz),
+            Route("/readyz", readyz),
+            Route("/v1/models", models),
+            Route("/metrics", metrics),
+            Route("/report", _report_of(service, access)),
+            *routes,
+        ],
+        middleware=[Middleware(HostOriginMiddleware, host=host, allow_origins=allow_origins)],
+        lifespan=service.lifespan,
+    )
+    app.state.manager = service
+    return app
+
+
+def _report_of(service: Service, access: Access) -> Callable[[Request], Awaitable[Response]]:
     async def report(request: Request) -> Response:
         if not access.has_operator:
             why = "this server was started without an operator's secret, which the report asks for: set one"
@@ -173,21 +191,7 @@ def _app(
             return PlainTextResponse(why, 401, {"www-authenticate": "Bearer"})
         return Response(msgspec.json.encode(service.report()), media_type="application/json")
 
-    app = Starlette(
-        routes=[
-            *static_files.ROUTES,
-            Route("/healthz", healthz),
-            Route("/readyz", readyz),
-            Route("/v1/models", models),
-            Route("/metrics", metrics),
-            Route("/report", report),
-            *routes,
-        ],
-        middleware=[Middleware(HostOriginMiddleware, host=host, allow_origins=allow_origins)],
-        lifespan=service.lifespan,
-    )
-    app.state.manager = service
-    return app
+    return report
 
 
 class _Server(uvicorn.Server):

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, Gauge
 from starlette.applications import Starlette
 
 from thinker.film.engine import FilmEngineLike, FilmReport
-from thinker.film.request import FilmRequest
+from shared.film_request import FilmRequest
 from thinker.film.video_encoder import finish_file
 from thinker.report import EventLoopLag
 from thinker.server.api_errors import ApiError
@@ -91,6 +91,8 @@ class FilmManager:
         self.jobs: dict[str, Job] = {}
         self._waiting: list[FilmRun] = []
         self._runs: set[FilmRun] = set()
+        self._nobody = asyncio.Event()  # no film is under way
+        self._nobody.set()
         self._lag = LoopLag()
         self._ending = False
         registry = CollectorRegistry()
@@ -139,9 +141,7 @@ class FilmManager:
         for run in list(self._runs):
             run.fail(self.engine.fault or "the server is shutting down")
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(within_s):
-                while self._runs:
-                    await asyncio.sleep(START_EVERY_S)
+            await asyncio.wait_for(self._nobody.wait(), within_s)
 
     def begin(self, request: FilmRequest) -> FilmRun:
         """Take a film in; it waits for a place. An ApiError where it can't be taken.
@@ -158,6 +158,7 @@ class FilmManager:
             )
         run = FilmRun(self.engine, request, asyncio.get_running_loop())
         self._runs.add(run)
+        self._nobody.clear()
         self._waiting.append(run)
         self._start_waiting()
         return run
@@ -166,6 +167,8 @@ class FilmManager:
         """Nobody is there for this film any more."""
         run.stop()
         self._runs.discard(run)
+        if not self._runs:
+            self._nobody.set()
         if run in self._waiting:
             self._waiting.remove(run)
 

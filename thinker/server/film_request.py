@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from shared.film_messages import MAX_PROMPT
 from shared.models.film import FilmFormat
-from thinker.film.request import FilmRequest, Scene
+from shared.film_request import FilmRequest, Scene
 from thinker.server.api_errors import ApiError
 
 MAX_BODY = 64 * 1024

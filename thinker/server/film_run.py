@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from enum import Enum
 
 from thinker.film.engine import Film, FilmEngineLike, Fragment
-from thinker.film.request import FilmRequest
+from shared.film_request import FilmRequest
 
 
 class RunState(Enum):

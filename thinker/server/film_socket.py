@@ -125,9 +125,10 @@ class _Client:
         shape = self._films.engine.format
         await self._send(
             {
-                "type": "video.start", "session_id": f"film_{secrets.token_hex(8)}", "model": self._films.engine.model,
-                "mime": mime_of(fragment.encoded.init), "width": shape.width, "height": shape.height,
-                "fps": run.request.fps, "num_frames": run.request.frames, "block_frames": shape.block_frames(1),
+                "type": "video.start", "session_id": f"film_{secrets.token_hex(8)}",
+                "model": self._films.engine.model, "mime": mime_of(fragment.encoded.init),
+                "width": shape.width, "height": shape.height, "fps": run.request.fps,
+                "num_frames": run.request.frames, "block_frames": shape.block_frames(1),
                 "encoder": self._films.report().encoder,
             }
         )  # fmt: skip
@@ -144,9 +145,9 @@ class _Client:
             for stage in fragment.stages
         ]  # fmt: skip
         return {
-            "type": "video.chunk_metadata", "block": block.number, "scene": block.scene, "prompt": fragment.prompt,
-            "first_frame": block.first_frame, "num_frames": block.frames, "bytes": len(fragment.encoded.fragment),
-            "stages": stages,
+            "type": "video.chunk_metadata", "block": block.number, "scene": block.scene,
+            "prompt": fragment.prompt, "first_frame": block.first_frame, "num_frames": block.frames,
+            "bytes": len(fragment.encoded.fragment), "stages": stages,
         }  # fmt: skip
 
     async def _keep_pace(self, fragment: Fragment, fps: int) -> None:

@@ -94,7 +94,7 @@ class Autoencoder(nn.Module):
 
 @torch.no_grad()
 def begin_linear(decoder: TaehvDecoder) -> None:
-    """Set weights so that the network, for all its ReLUs, begins as a linear map ("looks linear", arXiv 1702.08591).
+    """Set weights so that the network, for all its ReLUs, begins as a linear map (arXiv 1702.08591).
 
     Of a pair of channels one holds what the other holds with its sign turned: what a ReLU takes of one, the
     other still has. Without norms a network that does not begin so learns colours ten times more slowly.
@@ -155,9 +155,9 @@ def crop(rng: np.random.Generator) -> Picture:
     start, frames = int(rng.integers(400)), frames_of(CROP_LATENTS)
     x, y = (int(rng.integers(high)) for high in (WIDTH - CROP + 1, HEIGHT - CROP + 1))
     if rng.uniform() < AROUND_A_THING:
-        at_x, at_y, _ = film.places(start + frames // 2)[0]
-        x = int(np.clip(at_x - rng.uniform(0.25, 0.75) * CROP, 0, WIDTH - CROP))
-        y = int(np.clip(at_y - rng.uniform(0.25, 0.75) * CROP, 0, HEIGHT - CROP))
+        pose = film.places(start + frames // 2)[0]
+        x = int(np.clip(pose.x - rng.uniform(0.25, 0.75) * CROP, 0, WIDTH - CROP))
+        y = int(np.clip(pose.y - rng.uniform(0.25, 0.75) * CROP, 0, HEIGHT - CROP))
     return film.frames(frames, start)[:, y : y + CROP, x : x + CROP]
 
 

@@ -5,6 +5,7 @@ before it as they are, clean ones as the runtime's cache holds them. So one pass
 its blocks, and the network meets every mix of noise and context.
 """
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -14,9 +15,8 @@ import cv2
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from shared.models.wan.dit import TRAIN_TIMESTEPS, Block, DiTConfig, WanDiT, block_causal_mask
+from shared.models.wan.dit import PATCH, TRAIN_TIMESTEPS, Block, DiTConfig, WanDiT, attention
 from shared.models.wan.language import PocketPrompt
 from shared.models.wan.pocket_text import PocketTextEncoder
 from shared.models.wan.schedule import Solver, shifted
@@ -76,11 +76,14 @@ class Denoiser(nn.Module):
         nn.init.zeros_(self.dit.head.modulation)
         nn.init.zeros_(self.dit.head.head.weight)
 
-    def flow(self, latents: Tensor, sigma_BF: Tensor, prompts: list[PocketPrompt], mask: Tensor) -> Tensor:
-        """The flow of whole sequences under a mask."""
+    def flow(self, latents: Tensor, sigma_BF: Tensor, prompts: list[PocketPrompt]) -> Tensor:
+        """The flow of whole sequences, of which each block sees itself and those before."""
+        tokens = latents.shape[-2] * latents.shape[-1] // (PATCH[1] * PATCH[2]) * BLOCK
 
         def attend(_layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+            ends = range(tokens, q.shape[2] + 1, tokens)
+            blocks = [attention(q[:, :, end - tokens : end], k[:, :, :end], v[:, :, :end]) for end in ends]
+            return torch.cat(blocks, dim=2)
 
         return self.dit(latents, sigma_BF * TRAIN_TIMESTEPS, self.dit.text_kv(self.text(prompts)), attend)
 
@@ -130,11 +133,10 @@ def train_denoiser(
     data = _Data(lambda number: part_of(folder, encoder, number), parts, scale, config.seed)
     judged = part_of(folder, encoder, 0, judged=True)
     rows, columns = judged.latents.shape[-2:]
-    mask = block_causal_mask(SEQUENCE, rows * columns // 4, BLOCK)
 
     def losses(step: int) -> dict[str, Tensor]:
         sample = data.batch(step, batch)
-        error, weight = _weighted_error(model, sample, mask)
+        error, weight = _weighted_error(model, sample)
         return {"flow": (error * weight).sum() / weight.sum()}
 
     @torch.no_grad()
@@ -147,8 +149,10 @@ def train_denoiser(
             judged.prompts[:32],
             torch.ones(32, dtype=torch.bool),
         )
-        error, weight = _weighted_error(model, sample, mask)
-        _write_sheet(model, judged.prompts[:8], scale, decoder, (rows, columns), config.folder / "sample.png")
+        error, weight = _weighted_error(model, sample)
+        _write_sheet(
+            model, judged.prompts[:8], scale, decoder, grid=(rows, columns), path=config.folder / "sample.png"
+        )
         return {"judged_flow": float((error * weight).sum() / weight.sum())}
 
     average = train(config, model, losses, evaluate, resume=resume, optimizer=partial(muon, inner=_is_matrix))
@@ -161,7 +165,7 @@ def _is_matrix(name: str) -> bool:
     return ".blocks." in name
 
 
-def _weighted_error(model: Denoiser, sample: _Batch, mask: Tensor) -> tuple[Tensor, Tensor]:
+def _weighted_error(model: Denoiser, sample: _Batch) -> tuple[Tensor, Tensor]:
     """Squared error of the flow and what it weighs, both [B, F]."""
     clean = sample.latents
     size, blocks = len(clean), SEQUENCE // BLOCK
@@ -178,7 +182,7 @@ def _weighted_error(model: Denoiser, sample: _Batch, mask: Tensor) -> tuple[Tens
     noise = torch.randn_like(clean)
     noisy = torch.lerp(clean, noise, by_frame[1][..., None, None, None])
     with torch.autocast(clean.device.type, torch.bfloat16):
-        flow = model.flow(noisy, by_frame[0], sample.prompts, mask)
+        flow = model.flow(noisy, by_frame[0], sample.prompts)
     error = (flow.float() - (noise - clean)).square().mean((2, 3, 4))
     return error, by_frame[2]
 
@@ -197,13 +201,12 @@ def sample_films(
     while done.shape[1] < latents:
         past = done[:, -(SEQUENCE - BLOCK) :]
         frames = past.shape[1] + BLOCK
-        mask = block_causal_mask(frames, rows * columns // 4, BLOCK)
         x = torch.randn(len(prompts), BLOCK, channels, rows, columns)
-        for now, after in zip(times, times[1:], strict=False):
+        for now, after in itertools.pairwise(times):
             sigma = torch.zeros(len(prompts), frames)
             sigma[:, -BLOCK:] = now
             with torch.autocast("cpu", torch.bfloat16):
-                flow = model.flow(torch.cat([past, x], dim=1), sigma, prompts, mask)[:, -BLOCK:].float()
+                flow = model.flow(torch.cat([past, x], dim=1), sigma, prompts)[:, -BLOCK:].float()
             if solver is Solver.EULER:
                 x = x + (after - now) * flow
             else:
@@ -213,7 +216,7 @@ def sample_films(
 
 
 def _write_sheet(
-    model: Denoiser, prompts: list[PocketPrompt], scale: LatentScale, decoder: TaehvDecoder,
+    model: Denoiser, prompts: list[PocketPrompt], scale: LatentScale, decoder: TaehvDecoder, *,
     grid: tuple[int, int], path: Path,
 ) -> None:  # fmt: skip
     """Some frames of a film for each prompt, one below the other, with the prompt above."""

@@ -39,7 +39,7 @@ def held_out(prompt: PocketPrompt) -> bool:
 
 
 def random_prompt(rng: np.random.Generator, *, judged: bool = False) -> PocketPrompt:
-    """One that may be trained on, or with `judged` one that never is; core words twice as often as the others."""
+    """One that may be trained on, or with `judged` one that never is; some words half as often as others."""
     while True:
         prompt = PocketPrompt(
             number=rng.choice(list(Number)),
@@ -61,6 +61,16 @@ class _Thing:
     phase: float
 
 
+@dataclass(frozen=True, slots=True)
+class Pose:
+    """Where a thing is, in pixels, how far it is turned, in radians, and whether it looks to the left."""
+
+    x: float
+    y: float
+    angle: float
+    mirrored: bool
+
+
 class Film:
     """One film: `frame(n)` draws its frame n, the same one every time."""
 
@@ -75,9 +85,8 @@ class Film:
     def frame(self, number: int) -> Picture:
         """RGB, uint8 [HEIGHT, WIDTH, 3]."""
         picture = self._background.frame(number)
-        facing = -1 if self.prompt.motion is Motion.LEFT else 1
-        for x, y, angle in self.places(number):
-            _draw_thing(picture, self.prompt.shape, self._paint, (x, y), self._radius, angle, facing)
+        for pose in self.places(number):
+            _draw_thing(picture, self.prompt.shape, self._paint, self._radius, pose)
         return picture
 
     def frames(self, count: int, start: int = 0) -> Picture:
@@ -104,11 +113,11 @@ class Film:
                 return [_Thing(*at, phase=rng.uniform()) for at in zip(x, y, strict=True)]
             apart *= 0.995  # three large ones bouncing hardly fit
 
-    def places(self, number: int) -> list[tuple[float, float, float]]:
-        """Where things are in frame `number`, and how far they are turned: x, y in pixels, and radians."""
+    def places(self, number: int) -> list[Pose]:
+        """Where things are in frame `number`."""
         return [self._place_of(thing, number) for thing in self._things]
 
-    def _place_of(self, thing: _Thing, number: int) -> tuple[float, float, float]:
+    def _place_of(self, thing: _Thing, number: int) -> Pose:
         motion, speed, margin = self.prompt.motion, self.prompt.speed, self._radius + 2
         x, y, angle = thing.x, thing.y, 0.0
         path = number * PIXELS_A_FRAME[speed]
@@ -124,23 +133,16 @@ class Film:
             case Motion.BOUNCE:
                 t = (thing.phase + number * BOUNCES_A_FRAME[speed]) % 1
                 y -= (HEIGHT - 2 * margin - 10) * 4 * t * (1 - t)
-        return x, y, angle
+        return Pose(x, y, angle, mirrored=motion is Motion.LEFT)
 
 
-def _draw_thing(
-    picture: Picture,
-    shape: Shape,
-    paint: Rgb,
-    at: tuple[float, float],
-    radius: float,
-    angle: float,
-    facing: int,
-) -> None:
+def _draw_thing(picture: Picture, shape: Shape, paint: Rgb, radius: float, pose: Pose) -> None:
     """A filled outline with a darker rim, and two eyes by which a circle is seen to turn."""
-    turn = np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
+    cos, sin = math.cos(pose.angle), math.sin(pose.angle)
+    turn = np.array([[cos, -sin], [sin, cos]])
 
     def placed(points: Points) -> NDArray[np.int32]:
-        moved = (points * [facing, 1]) @ turn.T * radius + np.array(at)
+        moved = (points * [-1 if pose.mirrored else 1, 1]) @ turn.T * radius + np.array([pose.x, pose.y])
         return np.round(moved * (1 << _SUBPIXEL_BITS)).astype(np.int32)
 
     bright = sum(paint) / 3
@@ -172,13 +174,15 @@ def _star() -> Points:
 OUTLINES: dict[Shape, list[Points]] = {
     Shape.CIRCLE: [_ring(1.0, 40)],
     Shape.SQUARE: [_ring(1.22, 4, -0.125)],
-    Shape.TRIANGLE: [_ring(1.2, 3) + [0, 0.15]],
+    Shape.TRIANGLE: [_ring(1.2, 3) + np.array([0, 0.15])],
     Shape.STAR: [_star()],
     Shape.BALLOON: [
-        np.array([[-0.14, 1.02], [0.14, 1.02], [0, 0.8]]), _ring(1.0, 40) * [0.78, 0.95] + [0, -0.12],
+        np.array([[-0.14, 1.02], [0.14, 1.02], [0, 0.8]]),
+        _ring(1.0, 40) * [0.78, 0.95] + np.array([0, -0.12]),
     ],
     Shape.FISH: [
-        np.array([[-0.55, 0], [-1.15, -0.5], [-1.0, 0], [-1.15, 0.5]]), _ring(1.0, 40) * [0.85, 0.56] + [0.2, 0],
+        np.array([[-0.55, 0], [-1.15, -0.5], [-1.0, 0], [-1.15, 0.5]]),
+        _ring(1.0, 40) * [0.85, 0.56] + np.array([0.2, 0]),
     ],
 }  # fmt: skip
 EYES: dict[Shape, Points] = {

@@ -1,11 +1,12 @@
 """Weights that others published, under the names that this project's modules have: the original's.
 
-What is read: Wan's own files (`.safetensors`, `.pth`), the `.pt` files of Causal-Forcing and Self-Forcing, the
-layout of Diffusers, and TAEHV's. Files that could hold code are read as tensors alone. Everything must fit, every
-name and every shape.
+What is read: Wan's own files (`.safetensors`, `.pth`), the `.pt` files of Causal-Forcing and Self-Forcing,
+the layout of Diffusers, and TAEHV's. Files that could hold code are read as tensors alone. Everything must
+fit, every name and every shape.
 """
 
 import re
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -57,7 +58,7 @@ _VAE_FROM_DIFFUSERS = (
 
 
 def find(source: str, folder: Path | None) -> Path:
-    """Where a source lies: within the config's `folder`, or, hub:OWNER/NAME/PATH, downloaded where it is not yet.
+    """Where a source lies: within the config's `folder`; or hub:OWNER/NAME/PATH, downloaded if need be.
 
     Raises:
         CheckpointError: it is not there, or the hub can't be had; says what to do.
@@ -96,13 +97,12 @@ def read_weights(path: Path) -> Weights:
     """
     try:
         if path.is_dir():
-            files = sorted(path.glob("*.safetensors"))
-            if not files:
-                raise CheckpointError(f"weights: {path} holds no .safetensors file")
-            return {name: tensor for file in files for name, tensor in load_file(file).items()}
+            return _of_folder(path)
         if path.suffix == ".safetensors":
             return load_file(path)
-        return _tensors_of(torch.load(path, map_location="cpu", weights_only=True, mmap=True), path)
+        return _tensors_of(
+            torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path)), path
+        )
     except FileNotFoundError:
         raise CheckpointError(f"weights: {path} is not there") from None
     except (OSError, SafetensorError, RuntimeError, EOFError, ValueError) as error:
@@ -112,6 +112,13 @@ def read_weights(path: Path) -> Weights:
         if type(error).__name__ != "UnpicklingError":
             raise
         raise CheckpointError(f"weights: {path} holds more than tensors, which is not read") from None
+
+
+def _of_folder(path: Path) -> Weights:
+    files = sorted(path.glob("*.safetensors"))
+    if not files:
+        raise CheckpointError(f"weights: {path} holds no .safetensors file")
+    return {name: tensor for file in files for name, tensor in load_file(file).items()}
 
 
 def _tensors_of(content: object, path: Path) -> Weights:
@@ -167,7 +174,7 @@ def load_strictly(module: nn.Module, weights: Weights, what: str, source: Path |
     if extra:
         raise CheckpointError(_misfit(source, what, "has besides", extra))
     if shapes:
-        name = sorted(shapes)[0]
+        name = min(shapes)
         raise CheckpointError(
             f"weights: {source} does not fit the {what}: {name} is {list(weights[name].shape)},"
             f" the config makes it {list(own[name].shape)}"
@@ -188,20 +195,9 @@ def _renamed(name: str, rules: tuple[tuple[str, str], ...]) -> str:
 
 def _flat_stage(name: str, stages: int) -> str:
     """Diffusers nests what the original counts through: blocks of a resolution, then the change of it."""
-
-    def place(match: re.Match[str]) -> str:
-        return f"upsamples.{int(match[1]) * stages + int(match[2])}"
-
-    upsampler = re.sub(
-        r"up_blocks\.(\d+)\.upsamplers\.0",
-        lambda match: f"upsamples.{int(match[1]) * stages + stages - 1}",
-        name,
-    )
-    resnet = re.sub(
-        r"up_blocks\.(\d+)\.resnets\.(\d+)\.(norm|conv)(\d)\.",
-        lambda match: (
-            f"{place(match)}.residual.{ {'norm1': 0, 'conv1': 2, 'norm2': 3, 'conv2': 6}[match[3] + match[4]] }."
-        ),
-        upsampler,
-    )
-    return re.sub(r"up_blocks\.(\d+)\.resnets\.(\d+)", place, resnet)
+    found = re.fullmatch(r"decoder\.up_blocks\.(\d+)\.(resnets|upsamplers)\.(\d+)\.(.*)", name)
+    if found is None:
+        return name
+    number = int(found[3]) if found[2] == "resnets" else stages - 1
+    inner = _renamed(f".resnets.0.{found[4]}", _VAE_FROM_DIFFUSERS).removeprefix(".resnets.0.")
+    return f"decoder.upsamples.{int(found[1]) * stages + number}.{inner}"

@@ -66,9 +66,8 @@ class WanConfig:
             raise ValueError(f"model: fps={self.fps} must be from 1 to 120")
         for decoder in (self.vae, self.taehv):
             if decoder.latent_channels != self.dit.latent_channels:
-                raise ValueError(
-                    f"model: a decoder has latent_channels={decoder.latent_channels}, dit {self.dit.latent_channels}"
-                )
+                channels = f"{decoder.latent_channels}, dit {self.dit.latent_channels}"
+                raise ValueError(f"model: a decoder has latent_channels={channels}")
         self.cache_shape()
 
     @property

@@ -1,4 +1,4 @@
-"""Frames of latents, as a stream: both decoders behind one face, with what a film leaves behind in its caller's hands."""
+"""Frames of latents as a stream: both decoders behind one interface; a film's memory is its caller's."""
 
 from typing import Protocol
 
@@ -48,7 +48,7 @@ class StreamDecoder(Protocol):
     """Decodes one latent of a film at a time."""
 
     def new_memory(self) -> "VaeMemory | TaehvMemory":
-        """What the decoder remembers of a scene, at its beginning. Holds no memory before the first latent."""
+        """What the decoder remembers of a scene, at its beginning; empty before the first latent."""
 
     def decode(self, latent: Tensor, memory: "VaeMemory | TaehvMemory") -> Tensor:
         """The next latent [C, H, W], of unit deviation, to frames uint8 [1 or 4, 8H, 8W, 3]."""

@@ -1,8 +1,8 @@
 """The causal diffusion transformer of Wan 2.1, with the key names of the original checkpoints.
 
-Architecture: Wan (arXiv 2503.20314; github.com/Wan-Video/Wan2.1), made causal in blocks of latent frames as in
-Self-Forcing (arXiv 2506.08009) and Causal Forcing. Every latent frame has a timestep of its own. The network
-knows no cache and no mask: what a token sees is decided by the `attend` callables that are passed in.
+Architecture: Wan (arXiv 2503.20314; github.com/Wan-Video/Wan2.1), made causal in blocks of latent frames as
+in Self-Forcing (arXiv 2506.08009) and Causal Forcing. Every latent frame has a timestep of its own. The
+network knows no cache and no mask: what a token sees is decided by the `attend` callables that are passed in.
 
 Shape suffixes: B batch, F latent frames, N tokens of a frame, T = F x N tokens, C model dim, H heads, D head
 dim, L text tokens, M modulation vectors.
@@ -28,6 +28,7 @@ Rope = tuple[Tensor, Tensor]
 
 PATCH = (1, 2, 2)  # latent frames, rows and columns of one token
 TRAIN_TIMESTEPS = 1000
+MOST_SCORES = 1 << 20  # of a head
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,10 +65,9 @@ class DiTConfig:
 
 
 def rope_angles(
-    config: DiTConfig, first_frame: int, frames: int, rows: int, columns: int, device: torch.device
+    config: DiTConfig, shape: tuple[int, int, int], device: torch.device, *, first_frame: int = 0
 ) -> Rope:
-    """Angles of all tokens of latent frames from `first_frame` on, which may be any: computed in fp64."""
-    shape = (frames, rows, columns)
+    """Angles of the tokens of (frames, rows, columns), computed in fp64: `first_frame` may be any."""
     axes = []
     for axis, (dim, first) in enumerate(zip(config.rope_dims, (first_frame, 0, 0), strict=True)):
         places = torch.arange(first, first + shape[axis], dtype=torch.float64)
@@ -148,6 +148,17 @@ class Attention(nn.Module):
         return x_BTC.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
 
+def attention(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSD: Tensor) -> Tensor:
+    """What queries gather from all keys, [B, H, T, D].
+
+    On a CPU plain products take half the time of the fused kernel, as long as their scores are small.
+    """
+    if q_BHTD.device.type == "cpu" and q_BHTD.shape[2] * k_BHSD.shape[2] <= MOST_SCORES:
+        scores = torch.matmul(q_BHTD * q_BHTD.shape[-1] ** -0.5, k_BHSD.transpose(-1, -2))
+        return torch.matmul(scores.softmax(-1), v_BHSD)
+    return F.scaled_dot_product_attention(q_BHTD, k_BHSD, v_BHSD)
+
+
 def modulated(x_BTC: Tensor, shift: Tensor, scale: Tensor, frames: int) -> Tensor:
     """Layer norm without weights, then each frame's own shift and scale, [B, F, 1, C]."""
     normed = F.layer_norm(x_BTC.float(), x_BTC.shape[-1:], eps=1e-6).to(x_BTC.dtype)
@@ -170,7 +181,7 @@ class Block(nn.Module):
         self.modulation = nn.Parameter(torch.randn(1, 6, config.dim) / config.dim**0.5)
 
     def forward(
-        self, layer: int, x_BTC: Tensor, modulation_BFMC: Tensor, rope: Rope, text: TextKV, attend: Attend
+        self, layer: int, x_BTC: Tensor, modulation_BFMC: Tensor, *, rope: Rope, text: TextKV, attend: Attend
     ) -> Tensor:
         """Same shape in and out."""
         frames = modulation_BFMC.shape[1]
@@ -182,7 +193,7 @@ class Block(nn.Module):
         gathered = attend(layer, rotate(self.self_attn.query(h), rope), rotate(k, rope), v)
         x_BTC = _gated(x_BTC, self.self_attn.write(gathered), gate, frames)
         query = self.cross_attn.query(self.norm3(x_BTC))
-        x_BTC = x_BTC + self.cross_attn.write(F.scaled_dot_product_attention(query, *text))
+        x_BTC = x_BTC + self.cross_attn.write(attention(query, *text))
         h = self.ffn(modulated(x_BTC, ffn_shift, ffn_scale, frames))
         return _gated(x_BTC, h, ffn_gate, frames)
 
@@ -251,9 +262,9 @@ class WanDiT(nn.Module):
         x_BTC = self.patch_embedding(latents.transpose(1, 2)).flatten(2).transpose(1, 2)
         time_BFC = self.time_embedding(sinusoid(timesteps_BF, self.config.freq_dim).to(x_BTC.dtype))
         modulation_BFMC = self.time_projection(time_BFC).unflatten(-1, (6, -1))
-        rope = rope_angles(self.config, first_frame, frames, rows, columns, latents.device)
+        rope = rope_angles(self.config, (frames, rows, columns), latents.device, first_frame=first_frame)
         for layer, block in enumerate(self.blocks):
-            x_BTC = block(layer, x_BTC, modulation_BFMC, rope, text[layer], attend)
+            x_BTC = block(layer, x_BTC, modulation_BFMC, rope=rope, text=text[layer], attend=attend)
         patches = self.head(x_BTC, time_BFC)
         # [B, F x rows x columns, 2 x 2 x channels] to pictures
         grid = patches.view(-1, frames, rows, columns, PATCH[1], PATCH[2], self.config.latent_channels)
@@ -261,7 +272,7 @@ class WanDiT(nn.Module):
 
 
 def block_causal_mask(frames: int, tokens: int, block: int, window: int | None = None) -> Tensor:
-    """Who sees whom in a whole sequence, bool [T, T]: own block and those before, `window` latents of them."""
+    """Who sees whom in a sequence, bool [T, T]: own block and those before, `window` latents of them."""
     number = torch.arange(frames).repeat_interleave(tokens) // block
     seen = number[:, None] >= number[None, :]
     if window is not None:

@@ -18,9 +18,8 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-from shared.models.wan.dit import DiTConfig, rotate, time_angles
+from shared.models.wan.dit import DiTConfig, attention, rotate, time_angles
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,7 +95,7 @@ class KVCache:
         keys, values = self._kv[layer]
         keys[:, :, own] = k_BHTD
         values[:, :, own] = v_BHTD
-        return F.scaled_dot_product_attention(q_BHTD, keys[:, :, seen], values[:, :, seen])
+        return attention(q_BHTD, keys[:, :, seen], values[:, :, seen])
 
     def keep(self) -> None:
         """The block is final; the next one lies behind it."""
@@ -121,7 +120,7 @@ class KVCache:
         self._start, self._end = 0, seen
 
     def _write_sink(self) -> None:
-        """Before the window, its keys turned from their own place in the film to the one that they now have."""
+        """Before the window, its keys turned from their place in the film to the one that they have now."""
         shape = self.shape
         if not shape.sink:
             return

@@ -1,4 +1,4 @@
-"""What `wan-pocket` understands: a prompt read as seven choices. Whatever else is said is taken for the nearest.
+"""What `wan-pocket` understands: a prompt read as seven choices, other words taken for the nearest.
 
 [a|one|two|three] [small|large] [colour] [shape] [moves ... | spins | bounces] [slowly|fast] over a [place]
 """
@@ -112,44 +112,70 @@ class PocketPrompt:
 
 
 SLOTS: dict[str, type[enum.Enum]] = {
-    "number": Number, "size": Size, "colour": Colour, "shape": Shape, "motion": Motion, "speed": Speed, "place": Place,
+    "number": Number, "size": Size, "colour": Colour, "shape": Shape, "motion": Motion, "speed": Speed,
+    "place": Place,
 }  # fmt: skip
 
 OTHER_WORDS: dict[str, dict[str, str]] = {
-    "number": {"a": "one", "an": "one", "single": "one", "1": "one", "2": "two", "couple": "two", "pair": "two", "both": "two",
-               "3": "three", "few": "three", "several": "three", "many": "three", "some": "three", "four": "three",
-               "five": "three", "group": "three"},
-    "size": {"tiny": "small", "little": "small", "mini": "small", "big": "large", "huge": "large", "giant": "large",
-             "great": "large", "enormous": "large", "normal": "medium"},
-    "colour": {"crimson": "red", "scarlet": "red", "pink": "red", "ruby": "red", "gold": "yellow", "golden": "yellow",
-               "amber": "orange", "brown": "orange", "lime": "green", "emerald": "green", "navy": "blue", "cyan": "blue",
-               "turquoise": "blue", "azure": "blue", "violet": "purple", "magenta": "purple", "lilac": "purple",
-               "silver": "white", "grey": "black", "gray": "black", "dark": "black"},
-    "shape": {"ball": "circle", "disc": "circle", "disk": "circle", "dot": "circle", "sphere": "circle", "ring": "circle",
-              "wheel": "circle", "sun": "circle", "moon": "circle", "planet": "circle", "apple": "circle",
-              "box": "square", "cube": "square", "block": "square", "rectangle": "square", "house": "square",
-              "car": "square", "pyramid": "triangle", "cone": "triangle", "tent": "triangle", "tree": "triangle",
-              "arrow": "triangle", "asterisk": "star", "flower": "star", "snowflake": "star", "starfish": "star",
-              "bird": "fish", "shark": "fish", "whale": "fish", "cat": "fish", "dog": "fish", "person": "balloon",
-              "airship": "balloon", "lantern": "balloon"},
-    "motion": {"leftward": "left", "leftwards": "left", "rightward": "right", "rightwards": "right", "upward": "up",
-               "upwards": "up", "rises": "up", "rise": "up", "rising": "up", "climbs": "up", "ascends": "up",
-               "downward": "down", "downwards": "down", "falls": "down", "fall": "down", "falling": "down",
-               "sinks": "down", "sink": "down", "drops": "down", "descends": "down", "spins": "spin",
-               "spinning": "spin", "rotates": "spin", "rotate": "spin", "rotating": "spin", "turns": "spin",
-               "bounces": "bounce", "bouncing": "bounce", "jumps": "bounce", "jump": "bounce", "jumping": "bounce",
-               "hops": "bounce"},
-    "speed": {"slow": "slowly", "gently": "slowly", "calmly": "slowly", "quickly": "fast", "quick": "fast",
-              "rapidly": "fast", "swiftly": "fast", "speedily": "fast"},
-    "place": {"sky": "blue sky", "clouds": "blue sky", "air": "blue sky", "day": "blue sky", "field": "green field",
-              "grass": "green field", "meadow": "green field", "hills": "green field", "forest": "green field",
-              "garden": "green field", "park": "green field", "wall": "white wall", "room": "white wall",
-              "bricks": "white wall", "city": "white wall", "night": "black night", "space": "black night",
-              "stars": "black night", "desert": "yellow desert", "sand": "yellow desert", "beach": "yellow desert",
-              "dunes": "yellow desert", "sunset": "orange sunset", "sunrise": "orange sunset", "dusk": "orange sunset",
-              "evening": "orange sunset", "sea": "blue sea", "ocean": "blue sea", "water": "blue sea",
-              "lake": "blue sea", "river": "blue sea"},
-}  # fmt: skip
+    slot: {
+        word: line.partition(":")[0].strip()
+        for line in text.strip().splitlines()
+        for word in line.partition(":")[2].split()
+    }
+    for slot, text in {
+        "number": """
+            one: a an single 1
+            two: couple pair both 2
+            three: few several many some group 3 four five
+        """,
+        "size": """
+            small: tiny little mini
+            medium: normal
+            large: big huge giant great enormous
+        """,
+        "colour": """
+            red: crimson scarlet pink ruby
+            orange: amber brown
+            yellow: gold golden
+            green: lime emerald
+            blue: navy cyan turquoise azure
+            purple: violet magenta lilac
+            white: silver
+            black: grey gray dark
+        """,
+        "shape": """
+            circle: ball disc disk dot sphere ring wheel sun moon planet apple
+            square: box cube block rectangle house car
+            triangle: pyramid cone tent tree arrow
+            star: asterisk flower snowflake starfish
+            balloon: airship lantern person
+            fish: bird shark whale cat dog
+        """,
+        "motion": """
+            left: leftward leftwards
+            right: rightward rightwards
+            up: upward upwards rises rise rising climbs ascends
+            down: downward downwards falls fall falling sinks sink drops descends
+            spin: spinning rotates rotate rotating turns turning
+            bounce: bouncing jumps jump jumping hops
+        """,
+        "speed": """
+            slowly: slow gently calmly
+            fast: quickly quick rapidly swiftly speedily
+        """,
+        "place": """
+            blue sky: sky clouds air day
+            green field: field grass meadow hills forest garden park
+            white wall: wall room bricks city
+            black night: night space stars
+            yellow desert: desert sand beach dunes
+            orange sunset: sunset sunrise dusk evening
+            blue sea: sea ocean water lake river
+        """,
+    }.items()
+}
+"""For each choice other words that stand for one of its values."""
+
 PLACE_WORDS = ("over", "above", "in", "on", "under", "at", "through", "across", "against", "before", "with")
 PASSING_WORDS = frozenset(
     [
@@ -196,7 +222,7 @@ NEAR = 0.78  # how alike two words must be, of 1, for one to be taken for a mist
 
 
 def read_prompt(text: str) -> tuple[PocketPrompt, list[str]]:
-    """The choices that a prompt comes to, and a sentence for whatever was taken for something else or left out.
+    """The choices that a prompt comes to; a sentence for what was taken for something else or left out.
 
     What comes after "over", "in" and the like is the place, what comes before is what is seen there. Only the
     first thing that is named is shown.
@@ -209,6 +235,8 @@ def read_prompt(text: str) -> tuple[PocketPrompt, list[str]]:
         reader.take(word, [slot for slot in SLOTS if slot != "place"])
     for word in words[split:]:
         reader.take_place(word)
+    if reader.plural:
+        found.setdefault("number", Number.TWO.value)
     warnings = [*reader.taken]
     if reader.unknown:
         warnings.append("not understood and left out: " + ", ".join(reader.unknown))
@@ -224,6 +252,7 @@ class _Reader:
 
     def __init__(self, found: dict[str, str]) -> None:
         self.found = found
+        self.plural = False
         self.taken: list[str] = []
         self.unknown: list[str] = []
 
@@ -232,6 +261,7 @@ class _Reader:
             return
         for slot in slots:
             if (value := _meant(word, slot)) is not None:
+                self.plural |= slot == "shape" and word.endswith("s")
                 self._set(slot, value, word)
                 return
         near = {slot: _nearest(word, slot) for slot in slots}

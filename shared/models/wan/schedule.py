@@ -5,6 +5,7 @@ x_t = (1 - sigma) data + sigma noise, and the network says the flow, noise minus
 """
 
 import enum
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -17,7 +18,7 @@ Flow = Callable[[Tensor, float], Tensor]
 """(latents, timestep in 0..1000) -> flow."""
 
 Noise = Callable[[int], Tensor]
-"""Fresh normal noise for a step, the same one every time it is asked for; step 0 is what the block begins as."""
+"""Normal noise of a step, the same one every time that it is asked for; of step 0 the block begins."""
 
 
 class Solver(enum.StrEnum):
@@ -31,7 +32,7 @@ class Solver(enum.StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScheduleConfig:
-    """Steps in 1..1000, before the shift; block 0, which has nothing to look back at, may have more of them."""
+    """Steps in 1..1000, before the shift; block 0, which has nothing to look back at, may have more."""
 
     steps: tuple[int, ...] = (1000, 750, 500, 250)
     first_block_steps: tuple[int, ...] = ()
@@ -42,7 +43,7 @@ class ScheduleConfig:
     def __post_init__(self) -> None:
         for name in ("steps", "first_block_steps"):
             steps = getattr(self, name)
-            falling = all(a > b for a, b in zip(steps, steps[1:], strict=False))
+            falling = all(a > b for a, b in itertools.pairwise(steps))
             if not falling or any(not 0 < step <= TRAIN_TIMESTEPS for step in steps):
                 raise ValueError(
                     f"schedule: {name}={list(steps)} must fall, from {TRAIN_TIMESTEPS} at most, above 0"

@@ -41,7 +41,7 @@ def conv3(inputs: int, outputs: int, *, bias: bool = True) -> nn.Conv2d:
 
 
 class TaehvMemory:
-    """What one film leaves behind in the decoder: what the last frame adds to the next, of each `MemBlock`."""
+    """What one film leaves behind in the decoder: what its last frame adds to the next, by `MemBlock`."""
 
     def __init__(self) -> None:
         self.latents = 0
@@ -86,7 +86,7 @@ class MemBlock(nn.Module):
         self.channels = channels
 
     def forward(self, x_FCHW: Tensor, clips: int, memory: TaehvMemory | None = None) -> Tensor:
-        """Same shape in and out. With a `memory`, which is for one clip, the frames go on from its last one."""
+        """Same shape in and out. With a `memory`, which is of one clip, the frames go on from its last."""
         now, after = self._read(x_FCHW).unflatten(0, (clips, -1)).chunk(2, dim=2)
         if memory is None:
             heard = now + F.pad(after[:, :-1], (0, 0, 0, 0, 0, 0, 1, 0))

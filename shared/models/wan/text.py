@@ -59,7 +59,7 @@ class HashedText:
 
 
 class Umt5Text:
-    """umT5's encoder through `transformers`: padded to `text_len` with zeros *after* the encoder, as Wan has it.
+    """umT5's encoder through `transformers`, padded to `text_len` with zeros *after* the encoder, as in Wan.
 
     Raises:
         CheckpointError: `transformers` is not installed, or the folder holds no such model.

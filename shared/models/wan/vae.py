@@ -4,14 +4,15 @@ Architecture and weight names: Wan 2.1 (github.com/Wan-Video/Wan2.1, `wan/module
 gives one frame and passes by the convolutions over time between resolutions; every other latent gives four.
 
 A causal convolution sees two frames before its own. Those two are all that a stream remembers of each
-(`VaeMemory`, which the caller owns, one for each film); weights live in the modules. What a convolution reads
-is put together in place, in a buffer whose border stays zero: nothing is padded or joined for a frame. Buffers
-(`Workspace`) hold nothing between two calls and serve all films of a process.
+(`VaeMemory`, which the caller owns, one for each film); weights live in the modules. What a convolution
+reads is put together in place, in a buffer whose border stays zero: nothing is padded or joined for a frame.
+Buffers (`Workspace`) hold nothing between two calls and serve all films of a process.
 
 Tensors lie as T frames, H height, W width, C channels, so that a norm over channels is one over neighbours in
 memory, and convolutions get what they call channels-last.
 """
 
+import itertools
 from dataclasses import dataclass
 
 import torch
@@ -186,10 +187,12 @@ class WanVaeDecoder(nn.Module):
             ]
         )
         stages: list[nn.Module] = []
-        for stage, (inputs, outputs) in enumerate(zip(widths, widths[1:], strict=False)):
+        for stage, (inputs, outputs) in enumerate(itertools.pairwise(widths)):
             first = inputs if stage == 0 else inputs // 2
-            for number in range(config.residual_blocks + 1):
-                stages.append(ResidualBlock(outputs if number else first, outputs))
+            stages += [
+                ResidualBlock(outputs if number else first, outputs)
+                for number in range(config.residual_blocks + 1)
+            ]
             if stage < len(widths) - 2:
                 stages.append(Upsample(outputs, in_time=stage < 2))
         self.decoder.upsamples = nn.ModuleList(stages)
