@@ -31,7 +31,7 @@ def _isa() -> str:
     """What torch's own kernels use, and what oneDNN finds for bf16 beyond that."""
     found = [torch.backends.cpu.get_cpu_capability()]
     found += sorted({"avx512_bf16", "amx_bf16"} & cpu_flags())
-    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+    if not torch.backends.mkldnn.is_available():
         found.append("no oneDNN")
     return " ".join(found)
 

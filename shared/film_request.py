@@ -30,7 +30,7 @@ class FilmRequest:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Block:
+class FilmBlock:
     """One block of a film: what it belongs to, and which of its frames are shown."""
 
     number: int
@@ -46,7 +46,7 @@ class Block:
     last: bool
 
 
-def blocks_of(request: FilmRequest, shape: FilmFormat) -> Iterator[Block]:
+def blocks_of(request: FilmRequest, shape: FilmFormat) -> Iterator[FilmBlock]:
     """All blocks of a film in order; without end where it has none."""
     number = shown = 0
     for index, scene in enumerate(request.scenes):
@@ -55,7 +55,7 @@ def blocks_of(request: FilmRequest, shape: FilmFormat) -> Iterator[Block]:
             frames = shape.block_frames(of_scene)
             frames = frames if left is None else min(frames, left)
             left = None if left is None else left - frames
-            yield Block(
+            yield FilmBlock(
                 number=number, scene=index, of_scene=of_scene, first_frame=shown, frames=frames,
                 last_of_scene=left == 0, last=left == 0 and index + 1 == len(request.scenes),
             )  # fmt: skip

@@ -150,7 +150,7 @@ class _Run:
         parts = losses(step)
         total = torch.stack(list(parts.values())).sum()
         self.optimizer.zero_grad(set_to_none=True)
-        total.backward()  # type: ignore[no-untyped-call]
+        total.backward()
         norm = torch.nn.utils.clip_grad_norm_(self.trained, config.clip)
         if torch.isfinite(norm):
             self.optimizer.step()

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 BETAS = (0.9, 0.98)
 
@@ -45,7 +45,7 @@ def muon(
 class _Matrix:
     """A weight seen as a matrix, in the same memory."""
 
-    def __init__(self, weight: nn.Parameter) -> None:
+    def __init__(self, weight: Tensor) -> None:
         self._weight = weight
         self.view = nn.Parameter(weight.detach().view(len(weight), -1))
 

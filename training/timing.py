@@ -43,7 +43,7 @@ def train_timing(
         for chunk in torch.split(torch.randperm(len(windows)), 512):
             loss = F.cross_entropy(timer(windows[chunk]), lengths[chunk])
             optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             optimizer.step()
     with torch.no_grad():
         exact = (timer(test_windows).argmax(-1) == test_lengths).float().mean().item()

@@ -23,7 +23,7 @@ def weights_read(work: Sequence[Callable[[], object]]) -> Read:
     return {key: num_bytes for key, num_bytes in reads[0].items() if key in common}
 
 
-class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's own lacks types
+class _Watch(TorchDispatchMode):  # torch's own lacks types
     """Notes what operators read and did not make themselves."""
 
     def __init__(self) -> None:

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.film_request import Block, FilmRequest, blocks_of
+from shared.film_request import FilmBlock, FilmRequest, blocks_of
 from shared.models.film import FilmFamily
 
 
-def make_film(family: FilmFamily, request: FilmRequest) -> Iterator[tuple[Block, NDArray[np.uint8]]]:
+def make_film(family: FilmFamily, request: FilmRequest) -> Iterator[tuple[FilmBlock, NDArray[np.uint8]]]:
     """Every block with its frames [F, H, W, 3]; `family` holds both halves' weights."""
     state, decoder = family.allocate(1)[0], family.init_decoder()
     for block in blocks_of(request, family.format):

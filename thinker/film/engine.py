@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from shared.devices import claim_core
 from shared.errors import LinkClosed, RuntimeFault
 from shared.film_messages import SceneMessage, pack_scene
+from shared.film_request import FilmBlock, FilmRequest, blocks_of
 from shared.links.base import LinkEnd
 from shared.links.choose import ONE_HOST_LINKS
 from shared.links.waiting import AnyOf, WakeEvent
@@ -30,8 +31,7 @@ from shared.memory import rss_mb
 from shared.models.film import FilmFamily, FilmFormat
 from shared.reporting import Stages
 from shared.slices import Flags, Kind, SliceHeader, describe
-from shared.film_request import Block, FilmRequest, blocks_of
-from thinker.film.video_encoder import EncodedBlock, FilmShape, VideoEncoder, open_encoder, vaapi_works
+from thinker.film.video_encoder import EncodedBlock, VideoEncoder, VideoShape, open_encoder, vaapi_works
 from thinker.report import EventLoopLag, Percentiles, ProcessMemory
 
 log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class StageTime(msgspec.Struct, frozen=True, kw_only=True):
 class Fragment:
     """A block as it goes to the client."""
 
-    block: Block
+    block: FilmBlock
     prompt: str
     encoded: EncodedBlock
     stages: tuple[StageTime, ...]
@@ -74,10 +74,10 @@ class Film:
     """Called with every block, in order, on a thread of the engine's."""
     on_end: Callable[[str], None]
     """Called with the reason, if the film can't be made further."""
-    to_grant: Iterator[Block]
+    to_grant: Iterator[FilmBlock]
     prompts: list[str] = field(default_factory=list)
     """That the Performer was sent; latents tell which of them they are of."""
-    granted: deque[Block] = field(default_factory=deque)
+    granted: deque[FilmBlock] = field(default_factory=deque)
     arrived: deque["_Latents"] = field(default_factory=deque)
     untaken: int = 0
     """Blocks that were decoded, and not taken by the client."""
@@ -292,7 +292,7 @@ class FilmEngine:
             if number not in self._running:
                 self._running[number] = film
                 film.encoder = open_encoder(
-                    FilmShape(self.format.width, self.format.height, film.request.fps)
+                    VideoShape(self.format.width, self.format.height, film.request.fps)
                 )
                 for _ in range(BLOCKS_AHEAD):
                     self._grant(film, link)
@@ -391,7 +391,7 @@ class FilmEngine:
         self._encoding.submit(self._encode, film, block, came, frames, decoded)
 
     def _encode(
-        self, film: Film, block: Block, came: _Latents, frames: NDArray[np.uint8], decoded: StageTime
+        self, film: Film, block: FilmBlock, came: _Latents, frames: NDArray[np.uint8], decoded: StageTime
     ) -> None:
         """On the encoder's thread."""
         encoder = film.encoder

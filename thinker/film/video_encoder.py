@@ -36,7 +36,7 @@ Frames = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True)
-class FilmShape:
+class VideoShape:
     """What an encoder needs to know of a film."""
 
     width: int
@@ -66,7 +66,7 @@ class X264Encoder:
 
     name = LIBX264
 
-    def __init__(self, shape: FilmShape) -> None:
+    def __init__(self, shape: VideoShape) -> None:
         self._shape = shape
 
     def encode(self, frames: Frames, *, number: int, first_frame: int) -> EncodedBlock:
@@ -96,7 +96,7 @@ class VaapiEncoder:
 
     name = VAAPI
 
-    def __init__(self, shape: FilmShape, *, codec: str = VAAPI) -> None:
+    def __init__(self, shape: VideoShape, *, codec: str = VAAPI) -> None:
         self._shape = shape
         self._command = child_command(shape, codec)
 
@@ -107,7 +107,7 @@ class VaapiEncoder:
         return split_and_place(done.stdout, self._shape.fps, number=number, first_frame=first_frame)
 
 
-def child_command(shape: FilmShape, codec: str) -> list[str]:
+def child_command(shape: VideoShape, codec: str) -> list[str]:
     """An ffmpeg that reads a block's pictures and writes it as fragmented MP4 of one fragment."""
     device = ["-vaapi_device", str(RENDER_DEVICE)] if codec == VAAPI else []
     surface = (
@@ -121,7 +121,7 @@ def child_command(shape: FilmShape, codec: str) -> list[str]:
     ]  # fmt: skip
 
 
-def open_encoder(shape: FilmShape) -> VideoEncoder:
+def open_encoder(shape: VideoShape) -> VideoEncoder:
     """VA-API where this machine has it and it works, else libx264."""
     return VaapiEncoder(shape) if vaapi_works() else X264Encoder(shape)
 
@@ -135,12 +135,11 @@ def vaapi_works() -> bool:
         why = "there is no ffmpeg"
     else:
         try:
-            probe = VaapiEncoder(FilmShape(320, 192, 16))
+            probe = VaapiEncoder(VideoShape(320, 192, 16))
             probe.encode(np.zeros((2, 192, 320, 3), np.uint8), number=0, first_frame=0)
         except (subprocess.SubprocessError, OSError, ValueError) as error:
             said = getattr(error, "stderr", b"") or str(error).encode()
-            why = said.decode(errors="replace").strip().splitlines()[-1:]
-            why = why[0] if why else "ffmpeg failed"
+            why = (said.decode(errors="replace").strip().splitlines() or ["ffmpeg failed"])[-1]
         else:
             log.info("video is encoded by VA-API on %s", RENDER_DEVICE)
             return True

@@ -14,8 +14,8 @@ import msgspec
 from prometheus_client import CollectorRegistry, Gauge
 from starlette.applications import Starlette
 
-from thinker.film.engine import FilmEngineLike, FilmReport
 from shared.film_request import FilmRequest
+from thinker.film.engine import FilmEngineLike, FilmReport
 from thinker.film.video_encoder import finish_file
 from thinker.report import EventLoopLag
 from thinker.server.api_errors import ApiError

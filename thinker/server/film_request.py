@@ -9,8 +9,8 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
 from shared.film_messages import MAX_PROMPT
-from shared.models.film import FilmFormat
 from shared.film_request import FilmRequest, Scene
+from shared.models.film import FilmFormat
 from thinker.server.api_errors import ApiError
 
 MAX_BODY = 64 * 1024

@@ -5,8 +5,8 @@ from collections import deque
 from collections.abc import AsyncIterator
 from enum import Enum
 
-from thinker.film.engine import Film, FilmEngineLike, Fragment
 from shared.film_request import FilmRequest
+from thinker.film.engine import Film, FilmEngineLike, Fragment
 
 
 class RunState(Enum):

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from shared.models.video_codec import ResidualBlock
 from shared.models.wan.taehv import SPACE_SCALE, TIME_SCALE, MemBlock, TaehvConfig, TaehvDecoder, TGrow
-from training.film.scenes import HEIGHT, WIDTH, Film, Picture, random_prompt
+from training.film.scenes import HEIGHT, WIDTH, DrawnFilm, Picture, random_prompt
 from training.loop import CHECKPOINT, TrainConfig, train
 from training.optimizers import muon
 
@@ -50,6 +50,7 @@ class PocketEncoder(nn.Module):
         self.blocks = nn.Sequential(*(ResidualBlock(ENCODER_WIDTH) for _ in range(ENCODER_BLOCKS)))
         self.write = nn.Conv2d(ENCODER_WIDTH, channels, 3, padding=1)
         nn.init.zeros_(self.write.weight)
+        assert self.write.bias is not None
         nn.init.zeros_(self.write.bias)
 
     def forward(self, frames: Tensor) -> Tensor:
@@ -61,7 +62,8 @@ class PocketEncoder(nn.Module):
         pixels = (folded.flatten(0, 1) - self.mean[:, None, None]).movedim(1, -1)
         parts = F.linear(pixels, self.components).movedim(-1, 1)
         latents = parts[:, : self.channels] + self.write(self.blocks(self.read(parts)))
-        return latents.unflatten(0, folded.shape[:2])
+        out: Tensor = latents.unflatten(0, folded.shape[:2])
+        return out
 
     @torch.no_grad()
     def set_components(self, frames: Tensor) -> None:
@@ -100,34 +102,39 @@ def begin_linear(decoder: TaehvDecoder) -> None:
     other still has. Without norms a network that does not begin so learns colours ten times more slowly.
     """
     convolutions = [m for m in decoder.modules() if isinstance(m, nn.Conv2d)]
+    last = convolutions[-1]
     for conv in convolutions:
-        conv.weight.zero_()
         if conv.bias is not None:
             conv.bias.zero_()
-        outputs = 1 if conv is convolutions[-1] else 2
+        outputs = 1 if conv is last else 2
         inputs = 1 if conv is convolutions[0] else 2
-        core = conv.weight[: len(conv.weight) // outputs, : conv.weight.shape[1] // inputs]
+        rows, columns = conv.weight.shape[:2]
+        core = torch.empty(rows // outputs, columns // inputs, *conv.weight.shape[2:])
         _set_kernel(core)
-        for row, row_part in enumerate(conv.weight.chunk(outputs)):
-            for column, part in enumerate(row_part.chunk(inputs, dim=1)):
-                part.copy_(core * (-1) ** (row + column))
-    for grow in (m for m in decoder.modules() if isinstance(m, TGrow)):
-        channels = grow.conv.in_channels
-        grow.conv.weight.copy_(torch.eye(channels).repeat(grow.stride, 1)[:, :, None, None])
-    for block in (m for m in decoder.modules() if isinstance(m, MemBlock)):
-        block.conv[-1].weight.mul_(0.1)
-        first, half = (
-            block.conv[0].weight,
-            block.channels,
-        )  # pairs lie in this frame's half, and in the last one's
-        for frame in first.chunk(2, dim=1):
-            kernel = torch.empty(half // 2, half // 2, *first.shape[2:])
-            _set_kernel(kernel)
-            for row, row_part in enumerate(frame.chunk(2)):
-                for column, part in enumerate(row_part.chunk(2, dim=1)):
-                    part.copy_(kernel * (-1) ** (row + column) * 0.7)
-    decoder[-1].weight.mul_(0.2)
-    decoder[-1].bias.fill_(0.5)
+        _set_pairs(conv.weight, core, rows=outputs, columns=inputs)
+    for stage in decoder:
+        if isinstance(stage, TGrow):
+            frames = torch.eye(stage.conv.in_channels).repeat(stage.stride, 1)
+            stage.conv.weight.copy_(frames[:, :, None, None])
+        elif isinstance(stage, MemBlock):
+            first, *_, final = stage.conv
+            assert isinstance(first, nn.Conv2d)
+            assert isinstance(final, nn.Conv2d)
+            final.weight.mul_(0.1)
+            for frame in first.weight.chunk(2, dim=1):  # its own, and the one before: pairs lie within each
+                core = torch.empty(len(frame) // 2, len(frame) // 2, *frame.shape[2:])
+                _set_kernel(core)
+                _set_pairs(frame, 0.7 * core, rows=2, columns=2)
+    assert last.bias is not None
+    last.weight.mul_(0.2)
+    last.bias.fill_(0.5)
+
+
+def _set_pairs(weight: Tensor, core: Tensor, *, rows: int, columns: int) -> None:
+    """The same map for both halves, with the sign turned between them."""
+    for row, row_part in enumerate(weight.chunk(rows)):
+        for column, part in enumerate(row_part.chunk(columns, dim=1)):
+            part.copy_(core * (-1) ** (row + column))
 
 
 def _set_kernel(kernel: Tensor) -> None:
@@ -151,7 +158,7 @@ def to_tensor(frames: Picture) -> Tensor:
 
 def crop(rng: np.random.Generator) -> Picture:
     """A piece of a film in space and time, mostly around a thing: uint8 [frames, CROP, CROP, 3]."""
-    film = Film(random_prompt(rng), int(rng.integers(2**31)))
+    film = DrawnFilm(random_prompt(rng), int(rng.integers(2**31)))
     start, frames = int(rng.integers(400)), frames_of(CROP_LATENTS)
     x, y = (int(rng.integers(high)) for high in (WIDTH - CROP + 1, HEIGHT - CROP + 1))
     if rng.uniform() < AROUND_A_THING:
@@ -166,13 +173,14 @@ def detail(real: Tensor) -> Tensor:
     plain = F.avg_pool2d(real.flatten(0, 1), 5, stride=1, padding=2, count_include_pad=False)
     edges = (real.flatten(0, 1) - plain).abs().mean(1, keepdim=True)
     weight = 1 + DETAIL_WEIGHT * F.max_pool2d(edges, 3, stride=1, padding=1)
-    return (weight / weight.mean()).unflatten(0, real.shape[:2])
+    out: Tensor = (weight / weight.mean()).unflatten(0, real.shape[:2])
+    return out
 
 
 def whole_clips(count: int, latents: int, seed: int) -> Tensor:
     """Whole pictures of films that are never trained on: [count, frames, 3, H, W]."""
     rng = np.random.default_rng(seed)
-    films = [Film(random_prompt(rng, judged=True), int(rng.integers(2**31))) for _ in range(count)]
+    films = [DrawnFilm(random_prompt(rng, judged=True), int(rng.integers(2**31))) for _ in range(count)]
     return to_tensor(np.stack([film.frames(frames_of(latents)) for film in films]))
 
 
@@ -199,7 +207,7 @@ def train_autoencoder(
     model = Autoencoder(sizes)
     if not resume or not (config.folder / CHECKPOINT).exists():
         rng = np.random.default_rng(config.seed)
-        clips = [Film(random_prompt(rng), n).frames(frames_of(3), 8 * n) for n in range(COMPONENT_FILMS)]
+        clips = [DrawnFilm(random_prompt(rng), n).frames(frames_of(3), 8 * n) for n in range(COMPONENT_FILMS)]
         model.encoder.set_components(to_tensor(np.stack(clips)))
     if frozen_encoder is not None:
         model.load_state_dict(frozen_encoder.state_dict())

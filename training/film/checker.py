@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from shared.models.wan.language import SLOTS, PocketPrompt
 from training.film.autoencoder import to_tensor
-from training.film.scenes import Film, Picture, random_prompt
+from training.film.scenes import DrawnFilm, Picture, random_prompt
 from training.loop import TrainConfig, train
 
 FRAMES, STRIDE = 8, 3  # every third of 22 frames: 1.4 s
@@ -62,13 +62,13 @@ def prompts_of(scores: Mapping[str, Tensor]) -> list[PocketPrompt]:
     best = {slot: scores[slot].argmax(-1).tolist() for slot in SLOTS}
     count = len(next(iter(best.values())))
     return [
-        PocketPrompt(**{slot: list(kind)[best[slot][row]] for slot, kind in SLOTS.items()})  # type: ignore[arg-type]
+        PocketPrompt(**{slot: list(kind)[best[slot][row]] for slot, kind in SLOTS.items()})
         for row in range(count)
     ]
 
 
 def _clips(rng: np.random.Generator, count: int, *, judged: bool) -> tuple[Tensor, list[PocketPrompt]]:
-    films = [Film(random_prompt(rng, judged=judged), int(rng.integers(2**31))) for _ in range(count)]
+    films = [DrawnFilm(random_prompt(rng, judged=judged), int(rng.integers(2**31))) for _ in range(count)]
     starts = rng.integers(0, 400, count)
     pictures = [
         np.stack([film.frame(int(start) + n) for n in range(0, SPAN, STRIDE)])

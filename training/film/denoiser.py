@@ -16,7 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from shared.models.wan.dit import PATCH, TRAIN_TIMESTEPS, Block, DiTConfig, WanDiT, attention
+from shared.models.wan.decoders import LatentScale
+from shared.models.wan.dit import PATCH, TRAIN_TIMESTEPS, DiTBlock, DiTConfig, WanDiT, attention
 from shared.models.wan.language import PocketPrompt
 from shared.models.wan.pocket_text import PocketTextEncoder
 from shared.models.wan.schedule import Solver, shifted
@@ -36,20 +37,6 @@ SETTLED_PARTS = 2  # from the beginning
 STEPS_A_PART = 40  # and one more every so many steps, while others are still being made
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LatentScale:
-    """What latents are normalised with, per channel."""
-
-    mean_C: Tensor
-    std_C: Tensor
-
-    def normalised(self, latents: Tensor) -> Tensor:
-        return (latents - self.mean_C[:, None, None]) / self.std_C[:, None, None]
-
-    def restored(self, latents: Tensor) -> Tensor:
-        return latents * self.std_C[:, None, None] + self.mean_C[:, None, None]
-
-
 class Denoiser(nn.Module):
     """The transformer and what reads its prompts."""
 
@@ -66,13 +53,15 @@ class Denoiser(nn.Module):
                 nn.init.xavier_uniform_(module.weight)
                 nn.init.zeros_(module.bias)
         for block in self.dit.blocks:
-            assert isinstance(block, Block)
+            assert isinstance(block, DiTBlock)
             nn.init.zeros_(block.modulation)
             with torch.no_grad():
                 block.modulation[:, [2, 5]] = 1.0
                 for branch in (block.self_attn.o, block.cross_attn.o, block.ffn[2]):
                     branch.weight *= (2 * layers) ** -0.5
-        nn.init.zeros_(self.dit.time_projection[1].weight)
+        projection = self.dit.time_projection[1]
+        assert isinstance(projection, nn.Linear)
+        nn.init.zeros_(projection.weight)
         nn.init.zeros_(self.dit.head.modulation)
         nn.init.zeros_(self.dit.head.head.weight)
 
@@ -85,7 +74,10 @@ class Denoiser(nn.Module):
             blocks = [attention(q[:, :, end - tokens : end], k[:, :, :end], v[:, :, :end]) for end in ends]
             return torch.cat(blocks, dim=2)
 
-        return self.dit(latents, sigma_BF * TRAIN_TIMESTEPS, self.dit.text_kv(self.text(prompts)), attend)
+        out: Tensor = self.dit(
+            latents, sigma_BF * TRAIN_TIMESTEPS, self.dit.text_kv(self.text(prompts)), attend
+        )
+        return out
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +121,8 @@ def train_denoiser(
         model.load_state_dict(start.state_dict())
     settled = [part_of(folder, encoder, number) for number in range(SETTLED_PARTS)]
     mean_C, std_C = statistics(iter(settled))
-    scale = LatentScale(mean_C=mean_C, std_C=std_C)
+    scale = LatentScale(sizes.latent_channels)
+    scale.set(mean_C, std_C)
     data = _Data(lambda number: part_of(folder, encoder, number), parts, scale, config.seed)
     judged = part_of(folder, encoder, 0, judged=True)
     rows, columns = judged.latents.shape[-2:]
@@ -220,9 +213,7 @@ def _write_sheet(
     grid: tuple[int, int], path: Path,
 ) -> None:  # fmt: skip
     """Some frames of a film for each prompt, one below the other, with the prompt above."""
-    films = decoder.decode_clips(
-        scale.restored(sample_films(model, prompts, grid, latents=SEQUENCE, steps=4, seed=1))
-    )
+    films = decoder.decode_clips(scale(sample_films(model, prompts, grid, latents=SEQUENCE, steps=4, seed=1)))
     rows = []
     for prompt, film in zip(prompts, films, strict=True):
         strip = torch.cat(list(film[[0, 4, 8, 16, 24, 32]]), dim=-1).permute(1, 2, 0)

@@ -11,7 +11,7 @@ from torch import Tensor
 from shared.models.wan.language import SLOTS, PocketPrompt
 from training.files import digest_of, read, write
 from training.film.autoencoder import PocketEncoder, frames_of, to_tensor
-from training.film.scenes import Film, random_prompt
+from training.film.scenes import DrawnFilm, random_prompt
 
 FILMS = 256  # of a part
 LATENTS = 15  # of a film
@@ -46,7 +46,7 @@ def _make(encoder: PocketEncoder, number: int, *, judged: bool) -> LatentFilms:
     rng = np.random.default_rng((number, int(judged), 5))
     prompts, latents = [], []
     for _ in range(FILMS):
-        film = Film(random_prompt(rng, judged=judged), int(rng.integers(2**31)))
+        film = DrawnFilm(random_prompt(rng, judged=judged), int(rng.integers(2**31)))
         frames = to_tensor(film.frames(frames_of(LATENTS)))[None]
         with torch.autocast("cpu", torch.bfloat16):
             latents.append(encoder(frames).half())

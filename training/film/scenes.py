@@ -6,16 +6,19 @@ Things that move leave on one side and come in on the other, so that a film may 
 import hashlib
 import math
 from dataclasses import dataclass
+from enum import Enum
+from typing import TypeVar
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.models.wan.language import Colour, Motion, Number, Place, PocketPrompt, Shape, Size, Speed
+from shared.models.wan.language import Figure, FilmColour, Motion, Number, Place, PocketPrompt, Size, Speed
 
 WIDTH, HEIGHT, FPS = 160, 96, 16
 HELD_OUT = 8  # one combination in so many is never trained on
 
+EnumT = TypeVar("EnumT", bound=Enum)
 Rgb = tuple[float, float, float]
 Picture = NDArray[np.uint8]
 Points = NDArray[np.float64]
@@ -24,10 +27,10 @@ RADIUS = {Size.SMALL: 8.5, Size.MEDIUM: 12.5, Size.LARGE: 18.0}
 PIXELS_A_FRAME = {Speed.SLOWLY: 0.7, Speed.STEADILY: 1.6, Speed.FAST: 3.2}
 TURNS_A_FRAME = {Speed.SLOWLY: 1 / 80, Speed.STEADILY: 1 / 36, Speed.FAST: 1 / 16}
 BOUNCES_A_FRAME = {Speed.SLOWLY: 1 / 32, Speed.STEADILY: 1 / 18, Speed.FAST: 1 / 10}
-PAINT: dict[Colour, Rgb] = {
-    Colour.RED: (222, 38, 38), Colour.ORANGE: (250, 140, 22), Colour.YELLOW: (250, 226, 52),
-    Colour.GREEN: (40, 168, 62), Colour.BLUE: (38, 76, 224), Colour.PURPLE: (150, 56, 196),
-    Colour.WHITE: (248, 248, 248), Colour.BLACK: (22, 22, 26),
+PAINT: dict[FilmColour, Rgb] = {
+    FilmColour.RED: (222, 38, 38), FilmColour.ORANGE: (250, 140, 22), FilmColour.YELLOW: (250, 226, 52),
+    FilmColour.GREEN: (40, 168, 62), FilmColour.BLUE: (38, 76, 224), FilmColour.PURPLE: (150, 56, 196),
+    FilmColour.WHITE: (248, 248, 248), FilmColour.BLACK: (22, 22, 26),
 }  # fmt: skip
 _SUBPIXEL_BITS = 4
 
@@ -42,27 +45,32 @@ def random_prompt(rng: np.random.Generator, *, judged: bool = False) -> PocketPr
     """One that may be trained on, or with `judged` one that never is; some words half as often as others."""
     while True:
         prompt = PocketPrompt(
-            number=rng.choice(list(Number)),
-            size=rng.choice(list(Size)),
-            colour=rng.choice(list(Colour)),
-            shape=rng.choice(list(Shape), p=[0.2, 0.2, 0.2, 0.2, 0.1, 0.1]),
-            motion=rng.choice(list(Motion)),
-            speed=rng.choice(list(Speed)),
-            place=rng.choice(list(Place), p=[0.16] * 5 + [0.1] * 2),
+            number=_any_of(Number, rng),
+            size=_any_of(Size, rng),
+            colour=_any_of(FilmColour, rng),
+            shape=_any_of(Figure, rng, [0.2, 0.2, 0.2, 0.2, 0.1, 0.1]),
+            motion=_any_of(Motion, rng),
+            speed=_any_of(Speed, rng),
+            place=_any_of(Place, rng, [0.16] * 5 + [0.1] * 2),
         )
         if held_out(prompt) == judged:
             return prompt
 
 
+def _any_of(kind: type[EnumT], rng: np.random.Generator, shares: list[float] | None = None) -> EnumT:
+    values = list(kind)
+    return values[int(rng.choice(len(values), p=shares))]
+
+
 @dataclass(frozen=True, slots=True)
-class _Thing:
+class _Placed:
     x: float
     y: float
     phase: float
 
 
 @dataclass(frozen=True, slots=True)
-class Pose:
+class Placement:
     """Where a thing is, in pixels, how far it is turned, in radians, and whether it looks to the left."""
 
     x: float
@@ -71,7 +79,7 @@ class Pose:
     mirrored: bool
 
 
-class Film:
+class DrawnFilm:
     """One film: `frame(n)` draws its frame n, the same one every time."""
 
     def __init__(self, prompt: PocketPrompt, seed: int) -> None:
@@ -93,7 +101,7 @@ class Film:
         """Frames from `start` on: uint8 [count, HEIGHT, WIDTH, 3]."""
         return np.stack([self.frame(start + n) for n in range(count)])
 
-    def _arranged(self, rng: np.random.Generator) -> list[_Thing]:
+    def _arranged(self, rng: np.random.Generator) -> list[_Placed]:
         """Places for all things that keep apart, whatever they do."""
         number = list(Number).index(self.prompt.number) + 1
         motion, margin = self.prompt.motion, self._radius + 2
@@ -110,14 +118,14 @@ class Film:
             elif motion in {Motion.UP, Motion.DOWN}:
                 dy = np.minimum(dy, HEIGHT + 2 * margin - dy)
             if (np.hypot(dx, dy) + np.eye(number) * 1e3).min() > apart:
-                return [_Thing(*at, phase=rng.uniform()) for at in zip(x, y, strict=True)]
+                return [_Placed(*at, phase=rng.uniform()) for at in zip(x, y, strict=True)]
             apart *= 0.995  # three large ones bouncing hardly fit
 
-    def places(self, number: int) -> list[Pose]:
+    def places(self, number: int) -> list[Placement]:
         """Where things are in frame `number`."""
         return [self._place_of(thing, number) for thing in self._things]
 
-    def _place_of(self, thing: _Thing, number: int) -> Pose:
+    def _place_of(self, thing: _Placed, number: int) -> Placement:
         motion, speed, margin = self.prompt.motion, self.prompt.speed, self._radius + 2
         x, y, angle = thing.x, thing.y, 0.0
         path = number * PIXELS_A_FRAME[speed]
@@ -133,22 +141,22 @@ class Film:
             case Motion.BOUNCE:
                 t = (thing.phase + number * BOUNCES_A_FRAME[speed]) % 1
                 y -= (HEIGHT - 2 * margin - 10) * 4 * t * (1 - t)
-        return Pose(x, y, angle, mirrored=motion is Motion.LEFT)
+        return Placement(x, y, angle, mirrored=motion is Motion.LEFT)
 
 
-def _draw_thing(picture: Picture, shape: Shape, paint: Rgb, radius: float, pose: Pose) -> None:
+def _draw_thing(picture: Picture, shape: Figure, paint: Rgb, radius: float, pose: Placement) -> None:
     """A filled outline with a darker rim, and two eyes by which a circle is seen to turn."""
     cos, sin = math.cos(pose.angle), math.sin(pose.angle)
     turn = np.array([[cos, -sin], [sin, cos]])
 
     def placed(points: Points) -> NDArray[np.int32]:
         moved = (points * [-1 if pose.mirrored else 1, 1]) @ turn.T * radius + np.array([pose.x, pose.y])
-        return np.round(moved * (1 << _SUBPIXEL_BITS)).astype(np.int32)
+        return np.asarray(np.round(moved * (1 << _SUBPIXEL_BITS)), np.int32)
 
     bright = sum(paint) / 3
     rim = tuple(0.55 * c for c in paint) if bright > 60 else (120, 120, 130)
     eye = (20, 20, 24) if bright > 60 else (240, 240, 240)
-    if shape is Shape.BALLOON:
+    if shape is Figure.BALLOON:
         string = placed(np.array([[0, 0.8], [0.12, 1.15], [-0.1, 1.5]]))
         cv2.polylines(picture, [string], False, (235, 235, 235), 1, cv2.LINE_AA, _SUBPIXEL_BITS)
     parts = [placed(part) for part in OUTLINES[shape]]
@@ -171,27 +179,27 @@ def _star() -> Points:
     return points
 
 
-OUTLINES: dict[Shape, list[Points]] = {
-    Shape.CIRCLE: [_ring(1.0, 40)],
-    Shape.SQUARE: [_ring(1.22, 4, -0.125)],
-    Shape.TRIANGLE: [_ring(1.2, 3) + np.array([0, 0.15])],
-    Shape.STAR: [_star()],
-    Shape.BALLOON: [
+OUTLINES: dict[Figure, list[Points]] = {
+    Figure.CIRCLE: [_ring(1.0, 40)],
+    Figure.SQUARE: [_ring(1.22, 4, -0.125)],
+    Figure.TRIANGLE: [_ring(1.2, 3) + np.array([0, 0.15])],
+    Figure.STAR: [_star()],
+    Figure.BALLOON: [
         np.array([[-0.14, 1.02], [0.14, 1.02], [0, 0.8]]),
         _ring(1.0, 40) * [0.78, 0.95] + np.array([0, -0.12]),
     ],
-    Shape.FISH: [
+    Figure.FISH: [
         np.array([[-0.55, 0], [-1.15, -0.5], [-1.0, 0], [-1.15, 0.5]]),
         _ring(1.0, 40) * [0.85, 0.56] + np.array([0.2, 0]),
     ],
 }  # fmt: skip
-EYES: dict[Shape, Points] = {
-    Shape.CIRCLE: np.array([[-0.3, -0.3], [0.3, -0.3]]),
-    Shape.SQUARE: np.array([[-0.3, -0.25], [0.3, -0.25]]),
-    Shape.TRIANGLE: np.array([[-0.2, 0.1], [0.2, 0.1]]),
-    Shape.STAR: np.array([[-0.22, -0.05], [0.22, -0.05]]),
-    Shape.BALLOON: np.array([[-0.25, -0.3], [0.25, -0.3]]),
-    Shape.FISH: np.array([[0.65, -0.12]]),
+EYES: dict[Figure, Points] = {
+    Figure.CIRCLE: np.array([[-0.3, -0.3], [0.3, -0.3]]),
+    Figure.SQUARE: np.array([[-0.3, -0.25], [0.3, -0.25]]),
+    Figure.TRIANGLE: np.array([[-0.2, 0.1], [0.2, 0.1]]),
+    Figure.STAR: np.array([[-0.22, -0.05], [0.22, -0.05]]),
+    Figure.BALLOON: np.array([[-0.25, -0.3], [0.25, -0.3]]),
+    Figure.FISH: np.array([[0.65, -0.12]]),
 }
 
 

@@ -125,12 +125,9 @@ def _tensors_of(content: object, path: Path) -> Weights:
     """The averaged generator of a training checkpoint, else the generator, else all."""
     if not isinstance(content, Mapping):
         raise CheckpointError(f"weights: {path} holds no state dict")
-    for name in _GENERATORS:
-        if name in content:
-            content = content[name]
-            break
+    chosen: Mapping[str, Tensor] = next((content[name] for name in _GENERATORS if name in content), content)
     weights = {}
-    for name, tensor in content.items():
+    for name, tensor in chosen.items():
         bare = str(name)
         while (wrapper := next((w for w in _WRAPPERS if bare.startswith(w)), None)) is not None:
             bare = bare.removeprefix(wrapper)

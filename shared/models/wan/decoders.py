@@ -1,6 +1,6 @@
 """Frames of latents as a stream: both decoders behind one interface; a film's memory is its caller's."""
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -47,10 +47,10 @@ class LatentScale(nn.Module):
 class StreamDecoder(Protocol):
     """Decodes one latent of a film at a time."""
 
-    def new_memory(self) -> "VaeMemory | TaehvMemory":
+    def new_memory(self) -> Any:
         """What the decoder remembers of a scene, at its beginning; empty before the first latent."""
 
-    def decode(self, latent: Tensor, memory: "VaeMemory | TaehvMemory") -> Tensor:
+    def decode(self, latent: Tensor, memory: Any) -> Tensor:
         """The next latent [C, H, W], of unit deviation, to frames uint8 [1 or 4, 8H, 8W, 3]."""
 
 
@@ -100,5 +100,6 @@ def stream_decoder(
     network: WanVaeDecoder | TaehvDecoder, scale: LatentScale, device: Device
 ) -> StreamDecoder:
     """The stream around a network that is loaded."""
-    kind = WanStreamDecoder if isinstance(network, WanVaeDecoder) else TaehvStreamDecoder
-    return kind(network, scale, device)  # type: ignore[arg-type]
+    if isinstance(network, WanVaeDecoder):
+        return WanStreamDecoder(network, scale, device)
+    return TaehvStreamDecoder(network, scale, device)

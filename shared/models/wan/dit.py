@@ -8,7 +8,7 @@ Shape suffixes: B batch, F latent frames, N tokens of a frame, T = F x N tokens,
 dim, L text tokens, M modulation vectors.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -145,7 +145,8 @@ class Attention(nn.Module):
         return out
 
     def _by_head(self, x_BTC: Tensor) -> Tensor:
-        return x_BTC.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        out: Tensor = x_BTC.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        return out
 
 
 def attention(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSD: Tensor) -> Tensor:
@@ -165,7 +166,7 @@ def modulated(x_BTC: Tensor, shift: Tensor, scale: Tensor, frames: int) -> Tenso
     return torch.addcmul(shift, normed.unflatten(1, (frames, -1)), 1 + scale).flatten(1, 2)
 
 
-class Block(nn.Module):
+class DiTBlock(nn.Module):
     """Modulated self-attention, cross-attention to the prompt (not gated), modulated feed-forward."""
 
     def __init__(self, config: DiTConfig) -> None:
@@ -236,13 +237,18 @@ class WanDiT(nn.Module):
             nn.Linear(config.freq_dim, config.dim), nn.SiLU(), nn.Linear(config.dim, config.dim)
         )
         self.time_projection = nn.Sequential(nn.SiLU(), nn.Linear(config.dim, 6 * config.dim))
-        self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
+        self.blocks = nn.ModuleList(DiTBlock(config) for _ in range(config.layers))
         self.head = Head(config)
+
+    def _each_block(self) -> Iterator[DiTBlock]:
+        for block in self.blocks:
+            assert isinstance(block, DiTBlock)
+            yield block
 
     def text_kv(self, text_BLE: Tensor) -> list[TextKV]:
         """What all layers' cross-attention sees of a prompt's embedding [B, L, text dim], pads and all."""
         text_BLC = self.text_embedding(text_BLE)
-        return [block.cross_attn.keys_and_values(text_BLC) for block in self.blocks]
+        return [block.cross_attn.keys_and_values(text_BLC) for block in self._each_block()]
 
     def forward(
         self,
@@ -263,12 +269,13 @@ class WanDiT(nn.Module):
         time_BFC = self.time_embedding(sinusoid(timesteps_BF, self.config.freq_dim).to(x_BTC.dtype))
         modulation_BFMC = self.time_projection(time_BFC).unflatten(-1, (6, -1))
         rope = rope_angles(self.config, (frames, rows, columns), latents.device, first_frame=first_frame)
-        for layer, block in enumerate(self.blocks):
+        for layer, block in enumerate(self._each_block()):
             x_BTC = block(layer, x_BTC, modulation_BFMC, rope=rope, text=text[layer], attend=attend)
         patches = self.head(x_BTC, time_BFC)
         # [B, F x rows x columns, 2 x 2 x channels] to pictures
         grid = patches.view(-1, frames, rows, columns, PATCH[1], PATCH[2], self.config.latent_channels)
-        return grid.permute(0, 1, 6, 2, 4, 3, 5).flatten(5, 6).flatten(3, 4)
+        out: Tensor = grid.permute(0, 1, 6, 2, 4, 3, 5).flatten(5, 6).flatten(3, 4)
+        return out
 
 
 def block_causal_mask(frames: int, tokens: int, block: int, window: int | None = None) -> Tensor:

@@ -25,7 +25,7 @@ from shared.models.wan.checkpoints import (
 from shared.models.wan.config import DecoderKind, Sources, TextKind, WanConfig
 from shared.models.wan.decoders import WAN_MEAN, WAN_STD, LatentScale, new_decoder_network, stream_decoder
 from shared.models.wan.dit import TextKV, WanDiT
-from shared.models.wan.kv_cache import KVCache
+from shared.models.wan.kv_cache import FilmKVCache
 from shared.models.wan.language import read_prompt
 from shared.models.wan.pocket_text import PocketTextEncoder
 from shared.models.wan.schedule import denoise
@@ -52,7 +52,7 @@ class WanWeights(nn.Module):
 class FilmState:
     """What the Performer holds of one film."""
 
-    def __init__(self, cache: KVCache) -> None:
+    def __init__(self, cache: FilmKVCache) -> None:
         self.cache = cache
         self.text: list[TextKV] = []
         self.seed = 0
@@ -96,7 +96,7 @@ class WanFamily:
         self._device.require(films * self.film_bytes(), f"the memory of {films} films")
         return [
             FilmState(
-                KVCache(
+                FilmKVCache(
                     self.config.dit,
                     self.config.cache_shape(),
                     dtype=self._device.dtype,
@@ -154,7 +154,8 @@ class WanFamily:
             x[None].to(self._device.dtype), timesteps, state.text, state.cache.attend,
             first_frame=state.cache.latents,
         )  # fmt: skip
-        return flow[0]
+        out: Tensor = flow[0]
+        return out
 
 
 class WanBuilder:

@@ -52,7 +52,7 @@ class CacheShape:
         return numbers * dtype.itemsize
 
 
-class KVCache:
+class FilmKVCache:
     """One session's keys and values, in memory of its own."""
 
     def __init__(
@@ -86,6 +86,10 @@ class KVCache:
         self.reset()
         self._kv.zero_()
         self._sink.zero_()
+
+    def memory(self) -> tuple[Tensor, Tensor]:
+        """All that it holds: keys and values, and those of the sink as they were first written."""
+        return self._kv, self._sink
 
     def attend(self, layer: int, q_BHTD: Tensor, k_BHTD: Tensor, v_BHTD: Tensor) -> Tensor:
         """Write the block's keys and values over its last ones, and gather from all that it sees."""

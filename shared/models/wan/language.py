@@ -25,7 +25,7 @@ class Size(enum.Enum):
     LARGE = "large"
 
 
-class Colour(enum.Enum):
+class FilmColour(enum.Enum):
     """Their colour."""
 
     RED = "red"
@@ -38,7 +38,7 @@ class Colour(enum.Enum):
     BLACK = "black"
 
 
-class Shape(enum.Enum):
+class Figure(enum.Enum):
     """What they are."""
 
     CIRCLE = "circle"
@@ -86,8 +86,8 @@ class PocketPrompt:
 
     number: Number = Number.ONE
     size: Size = Size.MEDIUM
-    colour: Colour = Colour.RED
-    shape: Shape = Shape.CIRCLE
+    colour: FilmColour = FilmColour.RED
+    shape: Figure = Figure.CIRCLE
     motion: Motion = Motion.RIGHT
     speed: Speed = Speed.STEADILY
     place: Place = Place.SKY
@@ -95,7 +95,7 @@ class PocketPrompt:
     def words(self) -> str:
         """The prompt in its plainest wording."""
         one = self.number is Number.ONE
-        plural = "" if one or self.shape is Shape.FISH else "s"
+        plural = "" if one or self.shape is Figure.FISH else "s"
         number = "a" if one else self.number.value
         size = "" if self.size is Size.MEDIUM else f" {self.size.value}"
         if self.motion in {Motion.SPIN, Motion.BOUNCE}:
@@ -104,7 +104,7 @@ class PocketPrompt:
             does = f"move{'s' if one else ''} {self.motion.value}"
         speed = "" if self.speed is Speed.STEADILY else f" {self.speed.value}"
         article = "an" if self.place is Place.SUNSET else "a"
-        number = "an" if number == "a" and not size and self.colour is Colour.ORANGE else number
+        number = "an" if number == "a" and not size and self.colour is FilmColour.ORANGE else number
         return (
             f"{number}{size} {self.colour.value} {self.shape.value}{plural} {does}{speed}"
             f" over {article} {self.place.value}"
@@ -112,7 +112,7 @@ class PocketPrompt:
 
 
 SLOTS: dict[str, type[enum.Enum]] = {
-    "number": Number, "size": Size, "colour": Colour, "shape": Shape, "motion": Motion, "speed": Speed,
+    "number": Number, "size": Size, "colour": FilmColour, "shape": Figure, "motion": Motion, "speed": Speed,
     "place": Place,
 }  # fmt: skip
 
@@ -274,7 +274,7 @@ class _Reader:
 
     def take_place(self, word: str) -> None:
         """A word behind "over": its noun decides, its colour is the place's own."""
-        if word in PLACE_WORDS or word in PASSING_WORDS or word in {c.value for c in Colour}:
+        if word in PLACE_WORDS or word in PASSING_WORDS or word in {c.value for c in FilmColour}:
             return
         if "place" in self.found:
             self.take(word, ["motion", "speed"])

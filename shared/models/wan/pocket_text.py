@@ -21,5 +21,5 @@ class PocketTextEncoder(nn.Module):
 
     def _indices(self, prompts: list[PocketPrompt], slot: str) -> Tensor:
         choices = list(SLOTS[slot])
-        device = self.word[slot].weight.device
-        return torch.tensor([choices.index(getattr(prompt, slot)) for prompt in prompts], device=device)
+        chosen = [choices.index(getattr(prompt, slot)) for prompt in prompts]
+        return torch.tensor(chosen, device=next(self.parameters()).device)

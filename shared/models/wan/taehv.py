@@ -101,6 +101,8 @@ class MemBlock(nn.Module):
     def _read(self, x_FCHW: Tensor) -> Tensor:
         """[F, 2C, H, W]: what each frame says for itself, and for the frame after it."""
         first, channels = self.conv[0], self.channels
+        assert isinstance(first, nn.Conv2d)
+        assert first.bias is not None
         both = torch.cat([first.weight[:, :channels], first.weight[:, channels:]])
         bias = torch.cat([first.bias, torch.zeros_like(first.bias)])
         return F.conv2d(x_FCHW, both, bias, padding=1)
@@ -115,7 +117,8 @@ class TGrow(nn.Module):
         self.conv = nn.Conv2d(channels, channels * stride, 1, bias=False)
 
     def forward(self, x_FCHW: Tensor) -> Tensor:
-        return self.conv(x_FCHW).reshape(-1, x_FCHW.shape[1], *x_FCHW.shape[2:])
+        out: Tensor = self.conv(x_FCHW).reshape(-1, x_FCHW.shape[1], *x_FCHW.shape[2:])
+        return out
 
 
 class TaehvDecoder(nn.Sequential):
@@ -131,7 +134,8 @@ class TaehvDecoder(nn.Sequential):
     def decode_clips(self, latents: Tensor) -> Tensor:
         """Whole clips [B, T, C, H, W] to frames [B, 1 + 4(T - 1), 3, 8H, 8W], not clamped to [0, 1]."""
         frames = self._run(latents.flatten(0, 1), len(latents), None)
-        return frames.unflatten(0, (len(latents), -1))[:, TIME_SCALE - 1 :]
+        out: Tensor = frames.unflatten(0, (len(latents), -1))[:, TIME_SCALE - 1 :]
+        return out
 
     def decode(self, latent: Tensor, memory: TaehvMemory) -> Tensor:
         """The next latent of a film, [C, H, W], to frames [1 or 4, 3, 8H, 8W]; not clamped to [0, 1]."""

@@ -74,7 +74,7 @@ class Umt5Text:
             ) from None
         try:
             self._tokenizer = AutoTokenizer.from_pretrained(folder)
-            network = UMT5EncoderModel.from_pretrained(folder, dtype=device.dtype)
+            network: torch.nn.Module = UMT5EncoderModel.from_pretrained(folder, dtype=device.dtype)
         except (OSError, ValueError) as error:
             why = str(error).strip().partition("\n")[0]
             raise CheckpointError(f"weights: no umT5 encoder in {folder}: {why}") from None
@@ -94,7 +94,8 @@ class Umt5Text:
         vectors: Tensor = self._network(
             tokens.input_ids, attention_mask=tokens.attention_mask
         ).last_hidden_state
-        return vectors * tokens.attention_mask[:, :, None].to(vectors.dtype)
+        out: Tensor = vectors * tokens.attention_mask[:, :, None].to(vectors.dtype)
+        return out
 
     def warnings(self, prompt: str) -> list[str]:
         tokens = len(self._tokenizer(cleaned(prompt)).input_ids)

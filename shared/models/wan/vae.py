@@ -74,7 +74,9 @@ class VaeMemory:
 class CausalConv3d(nn.Conv3d):
     """A convolution that looks back in time and never ahead."""
 
-    def forward(self, x_THWC: Tensor, memory: VaeMemory, workspace: Workspace) -> Tensor:
+    def forward(  # type: ignore[override]
+        self, x_THWC: Tensor, memory: VaeMemory, workspace: Workspace
+    ) -> Tensor:
         """Frames behind those that the memory holds; same height and width in and out."""
         frames, height, width, channels = x_THWC.shape
         _, rows, columns = self.kernel_size
@@ -103,7 +105,7 @@ class PointConv(nn.Module):
         return F.linear(x_THWC, self.weight.flatten(1), self.bias)
 
 
-class ChannelNorm(nn.Module):
+class VaeNorm(nn.Module):
     """Divide by the root mean square over channels; no statistics in space or time."""
 
     def __init__(self, channels: int, *, dims: int) -> None:
@@ -114,14 +116,14 @@ class ChannelNorm(nn.Module):
         return F.rms_norm(x_THWC, x_THWC.shape[-1:], self.gamma.flatten(), eps=1e-12)
 
 
-class ResidualBlock(nn.Module):
+class VaeResidualBlock(nn.Module):
     """Two causal convolutions; `residual` has the original's numbers, of which some hold no weights."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
         self.residual = nn.Sequential(
-            ChannelNorm(inputs, dims=3), nn.SiLU(), CausalConv3d(inputs, outputs, 3),
-            ChannelNorm(outputs, dims=3), nn.SiLU(), nn.Identity(), CausalConv3d(outputs, outputs, 3),
+            VaeNorm(inputs, dims=3), nn.SiLU(), CausalConv3d(inputs, outputs, 3),
+            VaeNorm(outputs, dims=3), nn.SiLU(), nn.Identity(), CausalConv3d(outputs, outputs, 3),
         )  # fmt: skip
         self.shortcut = PointConv(inputs, outputs, kernel_dims=3) if inputs != outputs else nn.Identity()
 
@@ -129,7 +131,8 @@ class ResidualBlock(nn.Module):
         norm1, _, conv1, norm2, _, _, conv2 = self.residual
         h = conv1(F.silu(norm1(x)), memory, workspace)
         h = conv2(F.silu(norm2(h)), memory, workspace)
-        return self.shortcut(x) + h
+        out: Tensor = self.shortcut(x) + h
+        return out
 
 
 class AttentionBlock(nn.Module):
@@ -137,7 +140,7 @@ class AttentionBlock(nn.Module):
 
     def __init__(self, channels: int) -> None:
         super().__init__()
-        self.norm = ChannelNorm(channels, dims=2)
+        self.norm = VaeNorm(channels, dims=2)
         self.to_qkv = PointConv(channels, 3 * channels, kernel_dims=2)
         self.proj = PointConv(channels, channels, kernel_dims=2)
 
@@ -145,7 +148,8 @@ class AttentionBlock(nn.Module):
         del memory, workspace
         q, k, v = self.to_qkv(self.norm(x)).flatten(1, 2).chunk(3, dim=-1)
         gathered = F.scaled_dot_product_attention(q[:, None], k[:, None], v[:, None])
-        return x + self.proj(gathered[:, 0].unflatten(1, x.shape[1:3]))
+        out: Tensor = x + self.proj(gathered[:, 0].unflatten(1, x.shape[1:3]))
+        return out
 
 
 class Upsample(nn.Module):
@@ -166,8 +170,42 @@ class Upsample(nn.Module):
         inside = padded[:, 1:-1, 1:-1].unflatten(2, (width, 2)).unflatten(1, (height, 2))
         inside.copy_(x[:, :, None, :, None])
         conv = self.resample[1]
+        assert isinstance(conv, nn.Conv2d)
         out = F.conv2d(padded.permute(0, 3, 1, 2), conv.weight, conv.bias)
         return out.permute(0, 2, 3, 1)
+
+
+class _Stages(nn.Module):
+    """All but the first matrix, under the name that the original has for them."""
+
+    def __init__(self, config: VaeConfig) -> None:
+        super().__init__()
+        widths = [config.dim * times for times in (config.multipliers[-1], *config.multipliers[::-1])]
+        self.conv1 = CausalConv3d(config.latent_channels, widths[0], 3)
+        self.middle = nn.Sequential(
+            VaeResidualBlock(widths[0], widths[0]),
+            AttentionBlock(widths[0]),
+            VaeResidualBlock(widths[0], widths[0]),
+        )
+        stages: list[nn.Module] = []
+        for stage, (inputs, outputs) in enumerate(itertools.pairwise(widths)):
+            first = inputs if stage == 0 else inputs // 2
+            stages += [
+                VaeResidualBlock(outputs if number else first, outputs)
+                for number in range(config.residual_blocks + 1)
+            ]
+            if stage < len(widths) - 2:
+                stages.append(Upsample(outputs, in_time=stage < 2))
+        self.upsamples = nn.Sequential(*stages)
+        self.head = nn.Sequential(VaeNorm(widths[-1], dims=3), nn.SiLU(), CausalConv3d(widths[-1], 3, 3))
+
+    def forward(self, x: Tensor, memory: VaeMemory, workspace: Workspace) -> Tensor:
+        x = self.conv1(x, memory, workspace)
+        for stage in (*self.middle, *self.upsamples):
+            x = stage(x, memory, workspace)
+        norm, _, conv = self.head
+        frames: Tensor = conv(F.silu(norm(x)), memory, workspace)
+        return frames
 
 
 class WanVaeDecoder(nn.Module):
@@ -175,39 +213,13 @@ class WanVaeDecoder(nn.Module):
 
     def __init__(self, config: VaeConfig) -> None:
         super().__init__()
-        widths = [config.dim * times for times in (config.multipliers[-1], *config.multipliers[::-1])]
         self.conv2 = PointConv(config.latent_channels, config.latent_channels, kernel_dims=3)
-        self.decoder = nn.Module()
-        self.decoder.conv1 = CausalConv3d(config.latent_channels, widths[0], 3)
-        self.decoder.middle = nn.ModuleList(
-            [
-                ResidualBlock(widths[0], widths[0]),
-                AttentionBlock(widths[0]),
-                ResidualBlock(widths[0], widths[0]),
-            ]
-        )
-        stages: list[nn.Module] = []
-        for stage, (inputs, outputs) in enumerate(itertools.pairwise(widths)):
-            first = inputs if stage == 0 else inputs // 2
-            stages += [
-                ResidualBlock(outputs if number else first, outputs)
-                for number in range(config.residual_blocks + 1)
-            ]
-            if stage < len(widths) - 2:
-                stages.append(Upsample(outputs, in_time=stage < 2))
-        self.decoder.upsamples = nn.ModuleList(stages)
-        self.decoder.head = nn.Sequential(
-            ChannelNorm(widths[-1], dims=3), nn.SiLU(), CausalConv3d(widths[-1], 3, 3)
-        )
+        self.decoder = _Stages(config)
 
     def decode(self, latent: Tensor, memory: VaeMemory, workspace: Workspace) -> Tensor:
         """The next latent of a film, [C, H, W], to frames [1 or 4, 8H, 8W, 3]; not clamped to [-1, 1]."""
         x = self.conv2(latent.permute(1, 2, 0)[None])
-        x = self.decoder.conv1(x, memory, workspace)
-        for stage in (*self.decoder.middle, *self.decoder.upsamples):
-            x = stage(x, memory, workspace)
-        norm, _, conv = self.decoder.head
-        frames: Tensor = conv(F.silu(norm(x)), memory, workspace)
+        frames: Tensor = self.decoder(x, memory, workspace)
         memory.latents += 1
         return frames
 

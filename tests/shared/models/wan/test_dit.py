@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from shared.models.wan.checkpoints import dit_weights, load_strictly
 from shared.models.wan.dit import DiTConfig, WanDiT, block_causal_mask, rope_angles
-from shared.models.wan.kv_cache import CacheShape, KVCache
+from shared.models.wan.kv_cache import CacheShape, FilmKVCache
 
 SMALL = DiTConfig(dim=48, ffn=96, heads=2, layers=3, text_dim=20, text_len=9, freq_dim=16)
 TOKENS = 24  # of a latent of 8 x 12
@@ -66,7 +66,7 @@ def test_blocks_with_a_cache_equal_one_masked_pass(dit: WanDiT, sink: int) -> No
     def masked(_layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
 
-    cache = KVCache(
+    cache = FilmKVCache(
         SMALL,
         CacheShape(tokens=TOKENS, block=BLOCK, window=WINDOW, sink=sink),
         dtype=torch.float32,
@@ -89,7 +89,7 @@ def test_a_sink_lies_just_before_the_window_however_long_the_film(dit: WanDiT) -
 
     def run(order: list[int]) -> Tensor:
         """Over blocks at the first layer alone, whose keys know no context."""
-        cache = KVCache(SMALL, shape, dtype=torch.float32, device=CPU)
+        cache = FilmKVCache(SMALL, shape, dtype=torch.float32, device=CPU)
         seen: list[Tensor] = []
 
         def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
