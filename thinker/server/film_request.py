@@ -75,12 +75,19 @@ async def _form_fields(headers: Headers, body: bytes) -> dict[str, Any]:
         form = await MultiPartParser(headers, stream(), max_files=1, max_fields=20).parse()
     except (MultiPartException, KeyError) as error:
         raise ApiError(400, f"the form can't be read: {error}") from None
-    fields: dict[str, Any] = {}
-    for name, value in form.multi_items():
-        if not isinstance(value, str):
-            raise ApiError(400, "pictures to begin with are not supported", param=name)
-        fields[name] = msgspec.json.decode(value) if name == "scenes" else value
-    return fields
+    try:
+        return {name: _field(name, value) for name, value in form.multi_items()}
+    finally:
+        await form.close()
+
+
+def _field(name: str, value: object) -> Any:
+    if not isinstance(value, str):
+        raise ApiError(400, "pictures to begin with are not supported", param=name)
+    try:
+        return msgspec.json.decode(value) if name == "scenes" else value
+    except msgspec.DecodeError as error:
+        raise ApiError(400, f"scenes is not JSON: {error}", param=name) from None
 
 
 def to_request(spec: VideoSpec, *, model: str, shape: FilmFormat, endless: bool = False) -> FilmRequest:

@@ -18,7 +18,7 @@ from training.loop import TrainConfig, train
 
 FRAMES, STRIDE = 8, 3  # every third of 22 frames: 1.4 s
 SPAN = (FRAMES - 1) * STRIDE + 1
-WIDTHS = (48, 96, 160, 224)
+WIDTHS = (32, 64, 128, 192, 192)
 WATCHED = 96  # clips that it is measured with while it trains
 
 
@@ -28,12 +28,14 @@ class FilmChecker(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         channels, stages = 3 * FRAMES, []
-        for width in WIDTHS:
-            kernel = 5 if channels == 3 * FRAMES else 3
+        for number, width in enumerate(WIDTHS):
+            kernel = 5 if number == 0 else 3
+            stride = 1 if number == len(WIDTHS) - 1 else 2
             stages += [
-                nn.Conv2d(channels, width, kernel, stride=2, padding=kernel // 2), nn.GroupNorm(8, width), nn.SiLU(),
-                nn.Conv2d(width, width, 3, padding=1, groups=width // 8), nn.GroupNorm(8, width), nn.SiLU(),
-            ]  # fmt: skip
+                nn.Conv2d(channels, width, kernel, stride=stride, padding=kernel // 2),
+                nn.GroupNorm(8, width),
+                nn.SiLU(),
+            ]
             channels = width
         self.stages = nn.Sequential(*stages)
         self.heads = nn.ModuleDict(

@@ -15,6 +15,7 @@ import cv2
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from shared.models.wan.decoders import LatentScale
 from shared.models.wan.dit import PATCH, TRAIN_TIMESTEPS, DiTBlock, DiTConfig, WanDiT, attention
@@ -33,6 +34,7 @@ CLEAN = 0.3  # share of blocks that are only looked back at
 SHIFT = 3.0  # of the noise levels, towards much noise
 FIRST_WEIGHT = 1.5  # of a film's first block, which has nothing to look back at
 CONTEXT_NOISE = 0.06  # at most, on clean blocks: what the runtime looks back at is not perfect either
+MOST_PROMINENT = 5.0
 SETTLED_PARTS = 2  # from the beginning
 STEPS_A_PART = 40  # and one more every so many steps, while others are still being made
 
@@ -176,8 +178,21 @@ def _weighted_error(model: Denoiser, sample: _Batch) -> tuple[Tensor, Tensor]:
     noisy = torch.lerp(clean, noise, by_frame[1][..., None, None, None])
     with torch.autocast(clean.device.type, torch.bfloat16):
         flow = model.flow(noisy, by_frame[0], sample.prompts)
-    error = (flow.float() - (noise - clean)).square().mean((2, 3, 4))
-    return error, by_frame[2]
+    squared = (flow.float() - (noise - clean)).square() * prominence(clean)
+    return squared.mean((2, 3, 4)), by_frame[2]
+
+
+def prominence(latents: Tensor) -> Tensor:
+    """What places weigh, [B, F, 1, H, W], 1 on average: where something moves or stands out, more than plain ones.
+
+    Things are small, and a loss over all places alike is mostly one over backgrounds.
+    """
+    in_time = (latents - latents.mean(1, keepdim=True)).square().mean(2, keepdim=True).sqrt()
+    around = F.avg_pool2d(latents.flatten(0, 1), 5, stride=1, padding=2, count_include_pad=False)
+    in_space = (latents - around.view_as(latents)).square().mean(2, keepdim=True).sqrt()
+    contrast = in_time + 0.5 * in_space
+    weight = (0.3 + contrast / contrast.mean((1, 3, 4), keepdim=True)).clamp(max=MOST_PROMINENT)
+    return weight / weight.mean((1, 3, 4), keepdim=True)
 
 
 @torch.no_grad()

@@ -4,11 +4,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.models.wan.language import SLOTS, FilmColour, Figure, Motion, Number, Place, PocketPrompt, Size, Speed, read_prompt
+from shared.models.wan.language import (
+    SLOTS,
+    Figure,
+    FilmColour,
+    Motion,
+    Number,
+    Place,
+    PocketPrompt,
+    Size,
+    Speed,
+    read_prompt,
+)
 
 
 def test_its_own_words_come_back_as_they_were() -> None:
-    for values in itertools.product(Number, Size, FilmColour, Figure, Motion, (Speed.SLOWLY, Speed.FAST), Place):
+    for values in itertools.product(
+        Number, Size, FilmColour, Figure, Motion, (Speed.SLOWLY, Speed.FAST), Place
+    ):
         prompt = PocketPrompt(**dict(zip(SLOTS, values, strict=True)))  # type: ignore[arg-type]
         assert read_prompt(prompt.words()) == (prompt, [])
 
@@ -17,7 +30,10 @@ def test_its_own_words_come_back_as_they_were() -> None:
     ("text", "plainly"),
     [
         ("two red circles move left over a blue sky", "two red circles move left over a blue sky"),
-        ("A LARGE Yellow Star spins, fast, over a black night!", "a large yellow star spins fast over a black night"),
+        (
+            "A LARGE Yellow Star spins, fast, over a black night!",
+            "a large yellow star spins fast over a black night",
+        ),
         ("three fish swim right in the sea", "three red fish move right over a blue sea"),
         ("a tiny violet ball jumps in a meadow", "a small purple circle bounces over a green field"),
         ("stars", "two red stars move right over a blue sky"),

@@ -73,6 +73,8 @@ def test_it_stops_between_steps() -> None:
         calls.append(timestep)
         return x
 
-    made = denoise(flow, lambda _: torch.zeros(1), [1000.0, 500.0], Solver.EULER, stopped=lambda: len(calls) == 1)
+    made = denoise(
+        flow, lambda _: torch.zeros(1), [1000.0, 500.0], Solver.EULER, stopped=lambda: len(calls) == 1
+    )
     assert made is None
     assert len(calls) == 1
