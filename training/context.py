@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from torch import nn
 
@@ -46,10 +47,21 @@ class TrainContext:
         )
 
 
+class RunsContext(Protocol):
+    """What a run needs to know of where it is."""
+
+    @property
+    def runs(self) -> Path: ...
+    @property
+    def device(self) -> str: ...
+    @property
+    def resume(self) -> bool: ...
+
+
 class TrainRun:
     """One run of the training loop: its folder, whether it is done, where it begins."""
 
-    def __init__(self, context: TrainContext, name: str, schedule: Schedule) -> None:
+    def __init__(self, context: RunsContext, name: str, schedule: Schedule) -> None:
         self.name = name
         self.config = TrainConfig.of(schedule, context.runs / name, context.device)
         self.final = self.config.folder / FINAL

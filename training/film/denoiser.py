@@ -114,18 +114,19 @@ class _Data:
 def train_denoiser(
     config: TrainConfig, sizes: DiTConfig, encoder: PocketEncoder, decoder: TaehvDecoder, folder: Path, *,
     parts: int, batch: int, resume: bool, start: nn.Module | None = None,
-) -> tuple[Denoiser, LatentScale]:  # fmt: skip
+) -> Denoiser:  # fmt: skip
     """Train from `start` or from nothing on `parts` parts of films, whose latents lie in `folder`."""
     torch.manual_seed(config.seed)
     model = Denoiser(sizes)
     model.initialise()
     if start is not None:
         model.load_state_dict(start.state_dict())
-    settled = [part_of(folder, encoder, number) for number in range(SETTLED_PARTS)]
-    mean_C, std_C = statistics(iter(settled))
-    scale = LatentScale(sizes.latent_channels)
-    scale.set(mean_C, std_C)
-    data = _Data(lambda number: part_of(folder, encoder, number), parts, scale, config.seed)
+
+    def part(number: int) -> LatentFilms:
+        return part_of(folder, encoder, number)
+
+    scale = latent_scale(part, sizes)
+    data = _Data(part, parts, scale, config.seed)
     judged = part_of(folder, encoder, 0, judged=True)
     rows, columns = judged.latents.shape[-2:]
 
@@ -152,7 +153,14 @@ def train_denoiser(
 
     average = train(config, model, losses, evaluate, resume=resume, optimizer=partial(muon, inner=_is_matrix))
     model.load_state_dict(average)
-    return model.eval(), scale
+    return model.eval()
+
+
+def latent_scale(part: Callable[[int], LatentFilms], sizes: DiTConfig) -> LatentScale:
+    """What latents are normalised with: the statistics of the first parts."""
+    scale = LatentScale(sizes.latent_channels)
+    scale.set(*statistics(part(number) for number in range(SETTLED_PARTS)))
+    return scale
 
 
 def _is_matrix(name: str) -> bool:
@@ -183,7 +191,7 @@ def _weighted_error(model: Denoiser, sample: _Batch) -> tuple[Tensor, Tensor]:
 
 
 def prominence(latents: Tensor) -> Tensor:
-    """What places weigh, [B, F, 1, H, W], 1 on average: where something moves or stands out, more than plain ones.
+    """What places weigh, [B, F, 1, H, W], 1 on average: more where something moves or stands out.
 
     Things are small, and a loss over all places alike is mostly one over backgrounds.
     """

@@ -1,4 +1,4 @@
-"""Both decoders as streams against whole clips: diffusers' VAE, and a plain reading of TAEHV's architecture."""
+"""Both decoders as streams against whole clips: diffusers' VAE, a plain reading of TAEHV's architecture."""
 
 import pytest
 import torch
@@ -93,7 +93,7 @@ def test_the_real_vae_has_the_published_names_and_sizes() -> None:
 
 
 def plainly(decoder: TaehvDecoder, z: Tensor) -> Tensor:
-    """Frame after frame, each block reading the frame before beside its own: the architecture as published."""
+    """Frame after frame, each block reading the one before beside it: the architecture as published."""
     x = list(z)
     for stage in decoder:
         if isinstance(stage, MemBlock):

@@ -1,4 +1,4 @@
-"""Our transformer against diffusers', chunks against a whole masked sequence, and the sizes of the real one."""
+"""Our transformer against diffusers', chunks against a whole masked sequence, sizes of the real one."""
 
 import pytest
 import torch

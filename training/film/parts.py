@@ -1,0 +1,151 @@
+"""Train the stages of the pocket film model one after the other, each from where its last run was left.
+
+A stage's folder under `runs/` holds `checkpoint.pt`, `log.jsonl`, a sample, and `final.pt` once it is trained.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from shared.checkpoint import FILE, config_digest, load_weights, save_weights
+from shared.models.wan.config import WanConfig
+from shared.models.wan.family import WanWeights
+from training.context import TrainRun
+from training.errors import TrainingError
+from training.files import read
+from training.film.autoencoder import Autoencoder, train_autoencoder
+from training.film.checker import FilmChecker, train_checker
+from training.film.denoiser import Denoiser, LatentScale, latent_scale, train_denoiser
+from training.film.latents import part_of
+from training.film.recipes import FilmRecipe, StageRecipe
+from training.loop import CHECKPOINT
+from training.recipes import load_recipe
+
+CHECKER_FILE = Path(__file__).parent / "weights" / "checker.safetensors"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FilmContext:
+    """What the stages are trained with: sizes, folders, device."""
+
+    model: WanConfig
+    runs: Path
+    recipes: Path | None = None
+    base: Path | None = None
+    """Checkpoint folder that the denoiser begins from, and what was not trained is taken from."""
+    device: str = "cpu"
+    resume: bool = True
+
+    def recipe(self) -> FilmRecipe:
+        return load_recipe(FilmRecipe, "film", self.recipes)
+
+    def run(self, stage: str, recipe: StageRecipe) -> TrainRun:
+        return TrainRun(self, f"film-{stage}", recipe.schedule)
+
+
+def autoencoder(context: FilmContext) -> None:
+    """Frames to latents and back."""
+    recipe = context.recipe().autoencoder
+    run = context.run("autoencoder", recipe)
+    if not run.is_done:
+        run.finish(train_autoencoder(run.config, context.model.taehv, batch=recipe.batch, resume=run.resumes))
+
+
+def decoder(context: FilmContext) -> None:
+    """Latents to frames further, for an encoder that stays as it is."""
+    recipe = context.recipe().decoder
+    run = context.run("decoder", recipe)
+    if not run.is_done:
+        trained = train_autoencoder(
+            run.config, context.model.taehv, batch=recipe.batch, resume=run.resumes,
+            frozen_encoder=_autoencoder(context),
+        )  # fmt: skip
+        run.finish(trained)
+
+
+def denoiser(context: FilmContext) -> None:
+    """Prompts to latents."""
+    recipe = context.recipe()
+    run = context.run("denoiser", recipe.denoiser)
+    if run.is_done:
+        return
+    coder = _autoencoder(context)
+    network = train_denoiser(
+        run.config, context.model.dit, coder.encoder, coder.decoder, context.runs / "data",
+        parts=recipe.parts, batch=recipe.denoiser.batch, resume=run.resumes,
+        start=None if run.resumes else _base_denoiser(context),
+    )  # fmt: skip
+    run.finish(network)
+
+
+def checker(context: FilmContext) -> None:
+    """What judges films."""
+    recipe = context.recipe().checker
+    run = context.run("checker", recipe)
+    if not run.is_done:
+        run.finish(train_checker(run.config, batch=recipe.batch, resume=run.resumes))
+
+
+STAGES = {"autoencoder": autoencoder, "decoder": decoder, "denoiser": denoiser, "checker": checker}
+
+
+def pack(context: FilmContext, out: Path) -> Path:
+    """Write `out`/model.safetensors for the runtime, and the checker's weights beside it.
+
+    Of a stage that is still in training the averaged weights of its last checkpoint are taken.
+
+    Raises:
+        TrainingError: a stage was never begun.
+    """
+    weights = WanWeights(context.model)
+    coder, network = _autoencoder(context), Denoiser(context.model.dit)
+    network.load_state_dict(_trained(context, "denoiser"))
+    weights.dit, weights.text = network.dit, network.text
+    weights.scale = _scale(context, coder)
+    refined = _trained(context, "decoder", required=False)
+    if refined:
+        coder.load_state_dict(refined)
+    weights.decoder = coder.decoder
+    path = save_weights(weights, out, config_digest(context.model))
+    judge = FilmChecker()
+    judge.load_state_dict(_trained(context, "checker"))
+    save_file({k: v.half() for k, v in judge.state_dict().items()}, out / CHECKER_FILE.name)
+    print(f"pack: wrote {path}, {path.stat().st_size / 1e6:.1f} MB, and {out / CHECKER_FILE.name}")
+    return path
+
+
+def _scale(context: FilmContext, coder: Autoencoder) -> LatentScale:
+    return latent_scale(
+        lambda number: part_of(context.runs / "data", coder.encoder, number), context.model.dit
+    )
+
+
+def _autoencoder(context: FilmContext) -> Autoencoder:
+    coder = Autoencoder(context.model.taehv)
+    coder.load_state_dict(_trained(context, "autoencoder"))
+    return coder.eval()
+
+
+def _base_denoiser(context: FilmContext) -> nn.Module | None:
+    if context.base is None or not (context.base / FILE).exists():
+        return None
+    weights, network = WanWeights(context.model), Denoiser(context.model.dit)
+    load_weights(weights, context.base, config_digest(context.model))
+    network.dit, network.text = weights.dit, weights.text
+    return network
+
+
+def _trained(context: FilmContext, stage: str, *, required: bool = True) -> dict[str, Tensor]:
+    folder = context.runs / f"film-{stage}"
+    if (folder / "final.pt").exists():
+        return read(folder / "final.pt", context.device)
+    if (folder / CHECKPOINT).exists():
+        saved = read(folder / CHECKPOINT, context.device)
+        print(f"film-{stage}: still in training, at step {saved['step']}")
+        average: dict[str, Tensor] = saved["average"]
+        return average
+    if required:
+        raise TrainingError(f"{folder} holds nothing yet: run `train film` first")
+    return {}

@@ -1,0 +1,31 @@
+"""The recipe of the pocket film model: `training/configs/film.toml`."""
+
+from dataclasses import dataclass
+
+from shared.tables import require_positive
+from training.loop import Schedule
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StageRecipe:
+    """How long one stage is trained, and on how many clips a step."""
+
+    schedule: Schedule
+    batch: int
+
+    def __post_init__(self) -> None:
+        require_positive(self, "recipe")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FilmRecipe:
+    """All stages, in the order in which they are trained; `parts` of 256 films are drawn for the denoiser."""
+
+    autoencoder: StageRecipe
+    decoder: StageRecipe
+    denoiser: StageRecipe
+    checker: StageRecipe
+    parts: int = 40
+
+    def __post_init__(self) -> None:
+        require_positive(self, "recipe")
