@@ -1,4 +1,4 @@
-"""Train the stages of the pocket film model one after the other, each from where its last run was left.
+"""Train the stages of the pocket film model one after the other, each from where it was left.
 
 A stage's folder under `runs/` holds `checkpoint.pt`, `log.jsonl`, a sample, and `final.pt` once it is trained.
 """
@@ -11,13 +11,14 @@ from torch import Tensor, nn
 
 from shared.checkpoint import FILE, config_digest, load_weights, save_weights
 from shared.models.wan.config import WanConfig
+from shared.models.wan.decoders import LatentScale
 from shared.models.wan.family import WanWeights
 from training.context import TrainRun
 from training.errors import TrainingError
 from training.files import read
 from training.film.autoencoder import Autoencoder, train_autoencoder
 from training.film.checker import FilmChecker, train_checker
-from training.film.denoiser import Denoiser, LatentScale, latent_scale, train_denoiser
+from training.film.denoiser import Denoiser, latent_scale, train_denoiser
 from training.film.latents import part_of
 from training.film.recipes import FilmRecipe, StageRecipe
 from training.loop import CHECKPOINT

@@ -185,11 +185,12 @@ def _random_weights(config: WanConfig, role: Role) -> WanWeights:
     """The same numbers for a part, whichever other parts the role needs."""
     weights = WanWeights(config, role)
     with torch.random.fork_rng(devices=[]):
-        for name, part in weights.named_children():
+        for part in weights.children():
             torch.manual_seed(RANDOM_WEIGHTS_SEED)
-            for parameter in part.parameters():
-                # Norms and biases stay as they are made; matrices get what keeps variance.
-                if parameter.ndim > 1 and not name.startswith("scale"):
+            for name, parameter in part.named_parameters():
+                if name.endswith("bias"):
+                    nn.init.zeros_(parameter)
+                elif parameter.ndim > 1:  # norms stay as they are made
                     nn.init.normal_(parameter, std=parameter[0].numel() ** -0.5)
     return weights
 
