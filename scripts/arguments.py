@@ -27,10 +27,10 @@ def add_process_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--debug", action="store_true", help="log more, and check a checksum of every slice")
 
 
-def add_config_argument(parser: argparse.ArgumentParser) -> None:
+def add_config_argument(parser: argparse.ArgumentParser, default: str = DEFAULT) -> None:
     """The model."""
     parser.add_argument(
-        "--config", default=DEFAULT, metavar="FILE|NAME",
+        "--config", default=default, metavar="FILE|NAME",
         help=f"a .toml file or one of: {', '.join(shipped_configs())} (default %(default)s)",
     )  # fmt: skip
 

@@ -15,8 +15,8 @@ COMMANDS = {
     "generate": "make a film from text and save it",
     "client": "talk to a running Thinker from the terminal",
     "bench": "measure: prints a table, and both sides of every claim as a ratio",
-    "train": "train the parts of the pocket model",
-    "evaluate": "measure how well the pocket model does what its card says",
+    "train": "train the parts of the pocket models",
+    "evaluate": "measure how well the pocket models do what their cards say",
 }
 # OpenMP reads these when torch is loaded. On a busy machine compute threads that spin while they wait keep
 # each other from working: a p99 of 900 ms where sleeping ones have 32.

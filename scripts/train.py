@@ -1,4 +1,4 @@
-"""Train the pocket model, part by part or all of it.
+"""Train the pocket models, part by part or all of one.
 
 Each part goes on from where its last run was left (Ctrl-C saves). One that was never begun here starts from
 the weights that ship, or from random ones with --scratch.
@@ -16,15 +16,17 @@ import torch
 
 from scripts.arguments import add_config_argument
 from shared.checkpoint import FILE
-from shared.config import RuntimeConfig, load_config
+from shared.config import DEFAULT, RuntimeConfig, load_config
 from shared.devices import check_device
 from shared.errors import CheckpointError, ConfigError, RuntimeFault
 from shared.models.pocket.config import PocketConfig
+from shared.models.wan.config import WanConfig
 from shared.tables import from_table
 
 if TYPE_CHECKING:
     from training.context import TrainContext
 
+FILM_CONFIG = "wan-pocket"
 PARTS = {
     "audio-codec": "sound to latents and back (half an hour on one core)",
     "video-codec": "the face to latents and back (three quarters of an hour)",
@@ -33,11 +35,18 @@ PARTS = {
     "thinker": "the tower that listens, on voices and pictures of users (an hour and a half)",
     "distil": "the tower that speaks, in fewer solver steps (three quarters of an hour; not in `all`)",
 }
+FILM_PARTS = {
+    "film-autoencoder": "films: frames to latents and back (a quarter of an hour on two cores)",
+    "film-decoder": "films: its decoder further (half an hour)",
+    "film-denoiser": "films: prompts to latents (an hour and a half)",
+    "film-checker": "films: what judges them (a quarter of an hour)",
+}
 EXAMPLES = """\
 examples:
   train data -o samples             look at what it learns from: sound, pictures and clips
   train all --scratch               everything from nothing, about 5 hours on one core
   train performer                   go on with one part, or begin it from the shipped weights
+  train film                        all stages of wan-pocket, which makes films, and their weights
   train pack -o my-weights          put the parts together; `evaluate --weights my-weights` measures them
 """
 
@@ -54,6 +63,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         _add_training_options(commands.add_parser(name, help=what))
     everything = commands.add_parser("all", help="all of these in turn, then pack")
     _add_training_options(everything)
+    for name, what in FILM_PARTS.items():
+        _add_training_options(commands.add_parser(name, help=what), FILM_CONFIG)
+    film = commands.add_parser("film", help="all stages of the film model in turn, then its weights")
+    _add_training_options(film, FILM_CONFIG)
+    film.add_argument(
+        "-o", "--out", type=Path, default=Path("runs/film"), metavar="DIR",
+        help="checkpoint folder to write (default %(default)s)",
+    )  # fmt: skip
     pack = commands.add_parser("pack", help="put the trained parts into a checkpoint folder")
     _add_folders(pack)
     for each in (everything, pack):
@@ -63,8 +80,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )  # fmt: skip
 
 
-def _add_folders(parser: argparse.ArgumentParser) -> None:
-    add_config_argument(parser)
+def _add_folders(parser: argparse.ArgumentParser, config: str = DEFAULT) -> None:
+    add_config_argument(parser, config)
     parser.add_argument(
         "--runs", type=Path, default=Path("runs"), metavar="DIR",
         help="checkpoints, logs and data of the parts (default %(default)s)",
@@ -77,8 +94,8 @@ def _add_folders(parser: argparse.ArgumentParser) -> None:
     begin.add_argument("--scratch", action="store_true", help="use no checkpoint: begin with random weights")
 
 
-def _add_training_options(parser: argparse.ArgumentParser) -> None:
-    _add_folders(parser)
+def _add_training_options(parser: argparse.ArgumentParser, config: str = DEFAULT) -> None:
+    _add_folders(parser, config)
     parser.add_argument(
         "--recipes", type=Path, metavar="DIR",
         help="folder with a TOML file of your own for each part that you train (default: training/configs)",
@@ -109,6 +126,8 @@ def run(args: argparse.Namespace) -> int:
         raise RuntimeFault(f"{error.name} is missing: pip install 'thinker-performer[dev]'") from None
     if args.part == "data":
         return _data(args)
+    if args.part in {*FILM_PARTS, "film"}:
+        return _train_film(args)
     return _train(args)
 
 
@@ -133,6 +152,30 @@ def _train(args: argparse.Namespace) -> int:
         if args.part == name or (args.part == "all" and name != "distil"):
             train_part(context)
     if args.part in {"pack", "all"}:
+        pack(context, args.out)
+    return 0
+
+
+def _train_film(args: argparse.Namespace) -> int:
+    from training.film.parts import STAGES, FilmContext, pack  # noqa: PLC0415 - needs the dev packages
+
+    config = load_config(args.config)
+    if config.family != "wan" or config.model.get("text") != "pocket":
+        raise ConfigError(f"config {config.name}: only wan-pocket and its like are trained here")
+    torch.set_num_threads(args.threads)
+    check_device(args.device)
+    try:
+        model = from_table(WanConfig, config.model, "model")
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    context = FilmContext(
+        model=model, runs=args.runs, recipes=args.recipes, base=_base(args, config), device=args.device,
+        resume=args.resume,
+    )  # fmt: skip
+    for name, train_stage in STAGES.items():
+        if args.part in {f"film-{name}", "film"}:
+            train_stage(context)
+    if args.part == "film":
         pack(context, args.out)
     return 0
 

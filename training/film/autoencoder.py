@@ -158,7 +158,7 @@ def to_tensor(frames: Picture) -> Tensor:
 
 def crop(rng: np.random.Generator) -> Picture:
     """A piece of a film in space and time, mostly around a thing: uint8 [frames, CROP, CROP, 3]."""
-    film = DrawnFilm(random_prompt(rng), int(rng.integers(2**31)))
+    film = DrawnFilm(random_prompt(rng), int(rng.integers(2**31)), varied=True)
     start, frames = int(rng.integers(400)), frames_of(CROP_LATENTS)
     x, y = (int(rng.integers(high)) for high in (WIDTH - CROP + 1, HEIGHT - CROP + 1))
     if rng.uniform() < AROUND_A_THING:
@@ -180,7 +180,10 @@ def detail(real: Tensor) -> Tensor:
 def whole_clips(count: int, latents: int, seed: int) -> Tensor:
     """Whole pictures of films that are never trained on: [count, frames, 3, H, W]."""
     rng = np.random.default_rng(seed)
-    films = [DrawnFilm(random_prompt(rng, judged=True), int(rng.integers(2**31))) for _ in range(count)]
+    films = [
+        DrawnFilm(random_prompt(rng, judged=True), int(rng.integers(2**31)), varied=True)
+        for _ in range(count)
+    ]
     return to_tensor(np.stack([film.frames(frames_of(latents)) for film in films]))
 
 
@@ -207,7 +210,10 @@ def train_autoencoder(
     model = Autoencoder(sizes)
     if not resume or not (config.folder / CHECKPOINT).exists():
         rng = np.random.default_rng(config.seed)
-        clips = [DrawnFilm(random_prompt(rng), n).frames(frames_of(3), 8 * n) for n in range(COMPONENT_FILMS)]
+        clips = [
+            DrawnFilm(random_prompt(rng), n, varied=True).frames(frames_of(3), 8 * n)
+            for n in range(COMPONENT_FILMS)
+        ]
         model.encoder.set_components(to_tensor(np.stack(clips)))
     if frozen_encoder is not None:
         model.load_state_dict(frozen_encoder.state_dict())

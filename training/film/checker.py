@@ -70,7 +70,10 @@ def prompts_of(scores: Mapping[str, Tensor]) -> list[PocketPrompt]:
 
 
 def _clips(rng: np.random.Generator, count: int, *, judged: bool) -> tuple[Tensor, list[PocketPrompt]]:
-    films = [DrawnFilm(random_prompt(rng, judged=judged), int(rng.integers(2**31))) for _ in range(count)]
+    films = [
+        DrawnFilm(random_prompt(rng, judged=judged), int(rng.integers(2**31)), varied=True)
+        for _ in range(count)
+    ]
     starts = rng.integers(0, 400, count)
     pictures = [
         np.stack([film.frame(int(start) + n) for n in range(0, SPAN, STRIDE)])

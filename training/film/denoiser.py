@@ -33,6 +33,7 @@ SEQUENCE = 9  # latents that are trained on together
 CLEAN = 0.3  # share of blocks that are only looked back at
 SHIFT = 3.0  # of the noise levels, towards much noise
 FIRST_WEIGHT = 1.5  # of a film's first block, which has nothing to look back at
+FIRST_BLOCK_STEPS = (0, 2, 4)  # of every five, in which nothing else is trained on
 CONTEXT_NOISE = 0.06  # at most, on clean blocks: what the runtime looks back at is not perfect either
 MOST_PROMINENT = 5.0
 SETTLED_PARTS = 2  # from the beginning
@@ -97,15 +98,18 @@ class _Data:
         self._loaded: list[LatentFilms] = []
 
     def batch(self, step: int, size: int) -> _Batch:
+        """Sequences from a film's beginning or middle; or three times as many first blocks alone."""
         rng = np.random.default_rng((self._seed, step))
+        beginnings = step % 5 in FIRST_BLOCK_STEPS
+        length, size = (BLOCK, 3 * size) if beginnings else (SEQUENCE, size)
         ready = min(self._parts, SETTLED_PARTS + step // STEPS_A_PART)
         while len(self._loaded) < ready:
             self._loaded.append(self._part(len(self._loaded)))
         latents, prompts, begins = [], [], []
         for _ in range(size):
             films, number = self._loaded[rng.integers(ready)], int(rng.integers(FILMS))
-            start = int(rng.choice(range(0, LATENTS - SEQUENCE + 1, BLOCK)))
-            latents.append(films.latents[number, start : start + SEQUENCE].float())
+            start = 0 if beginnings else int(rng.choice(range(0, LATENTS - SEQUENCE + 1, BLOCK)))
+            latents.append(films.latents[number, start : start + length].float())
             prompts.append(films.prompts[number])
             begins.append(start == 0)
         return _Batch(self._scale.normalised(torch.stack(latents)), prompts, torch.tensor(begins))
@@ -171,7 +175,7 @@ def _is_matrix(name: str) -> bool:
 def _weighted_error(model: Denoiser, sample: _Batch) -> tuple[Tensor, Tensor]:
     """Squared error of the flow and what it weighs, both [B, F]."""
     clean = sample.latents
-    size, blocks = len(clean), SEQUENCE // BLOCK
+    size, blocks = len(clean), clean.shape[1] // BLOCK
     uniform = torch.rand(size, blocks)
     sigma = SHIFT * uniform / (1 + (SHIFT - 1) * uniform)
     only_seen = torch.rand(size, blocks) < CLEAN

@@ -14,7 +14,8 @@ from training.film.autoencoder import PocketEncoder, frames_of, to_tensor
 from training.film.scenes import DrawnFilm, random_prompt
 
 FILMS = 256  # of a part
-LATENTS = 15  # of a film
+VERSION = 2  # of what is drawn
+LATENTS = 12  # of a film
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class LatentFilms:
 def part_of(folder: Path, encoder: PocketEncoder, number: int, *, judged: bool = False) -> LatentFilms:
     """Part `number`, read if it was made before for this encoder, else made. `judged`: never trained on."""
     kind = "judged" if judged else "films"
-    path = folder / f"{kind}-{digest_of(encoder.state_dict().values())}-{number}.pt"
+    path = folder / f"{kind}-{digest_of(encoder.state_dict().values())}-v{VERSION}-{number}.pt"
     if not path.exists():
         made = _make(encoder, number, judged=judged)
         choices = [[list(SLOTS[slot]).index(getattr(p, slot)) for slot in SLOTS] for p in made.prompts]

@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 from shared.models.wan.language import Figure, FilmColour, Motion, Number, Place, PocketPrompt, Size, Speed
 
 WIDTH, HEIGHT, FPS = 160, 96, 16
+PLACE_SEEDS = {  # of how a place always looks
+    Place.SKY: 2, Place.FIELD: 2, Place.WALL: 0, Place.NIGHT: 5, Place.DESERT: 5, Place.SUNSET: 5, Place.SEA: 3,
+}  # fmt: skip
 HELD_OUT = 8  # one combination in so many is never trained on
 
 EnumT = TypeVar("EnumT", bound=Enum)
@@ -80,15 +83,21 @@ class Placement:
 
 
 class DrawnFilm:
-    """One film: `frame(n)` draws its frame n, the same one every time."""
+    """One film: `frame(n)` draws its frame n, the same one every time.
 
-    def __init__(self, prompt: PocketPrompt, seed: int) -> None:
+    With `varied` sizes, colours and places are a little different in every film, and clouds, stars and bubbles
+    move: what the autoencoder and the checker learn from. The denoiser learns from films in which a place
+    always looks the same, so that all that it has to make up is what the prompt is about.
+    """
+
+    def __init__(self, prompt: PocketPrompt, seed: int, *, varied: bool = False) -> None:
         self.prompt = prompt
         rng = np.random.default_rng(seed)
-        self._radius = RADIUS[prompt.size] * rng.uniform(0.93, 1.07)
-        self._paint = _varied(PAINT[prompt.colour], rng)
+        self._radius = RADIUS[prompt.size] * (rng.uniform(0.93, 1.07) if varied else 1.0)
+        self._paint = _varied(PAINT[prompt.colour], rng) if varied else PAINT[prompt.colour]
         self._things = self._arranged(rng)
-        self._background = _Background(prompt.place, rng)
+        usual = np.random.default_rng(PLACE_SEEDS[prompt.place])
+        self._background = _Background(prompt.place, rng if varied else usual, moving=varied)
 
     def frame(self, number: int) -> Picture:
         """RGB, uint8 [HEIGHT, WIDTH, 3]."""
@@ -206,13 +215,15 @@ EYES: dict[Figure, Points] = {
 class _Background:
     """A place that lies still, and what moves in it: clouds, twinkling stars, bubbles."""
 
-    def __init__(self, place: Place, rng: np.random.Generator) -> None:
+    def __init__(self, place: Place, rng: np.random.Generator, *, moving: bool) -> None:
         self._place = place
+        self._moving = moving
         self._still = STILL[place](rng)
         self._seeds = rng.uniform(0, 1, (4, 4))
 
     def frame(self, number: int) -> Picture:
         picture = self._still.copy()
+        number = number if self._moving else 0
         match self._place:
             case Place.SKY:
                 for x, y, size, _ in self._seeds[:3]:

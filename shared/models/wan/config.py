@@ -32,7 +32,9 @@ class Sources:
     dit: str
     decoder: str
     text: str
-    """A folder of a `transformers` encoder with its tokenizer."""
+    """A folder of a `transformers` encoder."""
+    tokenizer: str
+    """The folder of its tokenizer."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -190,7 +190,7 @@ def _random_weights(config: WanConfig, role: Role) -> WanWeights:
             for name, parameter in part.named_parameters():
                 if name.endswith("bias"):
                     nn.init.zeros_(parameter)
-                elif parameter.ndim > 1:  # norms stay as they are made
+                elif parameter.ndim > 1 and not name.endswith("gamma"):  # norms stay as they are made
                     nn.init.normal_(parameter, std=parameter[0].numel() ** -0.5)
     return weights
 
@@ -216,4 +216,5 @@ def _text_encoder(weights: WanWeights, config: WanConfig, folder: Path | None, d
         return PocketText(weights.text.to(device.torch).eval().requires_grad_(False))
     if config.sources is None:
         return HashedText(config.dit, device)
-    return Umt5Text(find(config.sources.text, folder), config.dit, device)
+    sources = config.sources
+    return Umt5Text(find(sources.text, folder), find(sources.tokenizer, folder), config.dit, device)

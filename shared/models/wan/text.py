@@ -65,7 +65,7 @@ class Umt5Text:
         CheckpointError: `transformers` is not installed, or the folder holds no such model.
     """
 
-    def __init__(self, folder: Path, config: DiTConfig, device: Device) -> None:
+    def __init__(self, folder: Path, tokenizer: Path, config: DiTConfig, device: Device) -> None:
         try:
             from transformers import AutoTokenizer, UMT5EncoderModel  # noqa: PLC0415 - of the extra `wan`
         except ImportError:
@@ -73,11 +73,11 @@ class Umt5Text:
                 "text='umt5' needs the extra wan: pip install 'thinker-performer[wan]'"
             ) from None
         try:
-            self._tokenizer = AutoTokenizer.from_pretrained(folder)
+            self._tokenizer = AutoTokenizer.from_pretrained(tokenizer)
             network: torch.nn.Module = UMT5EncoderModel.from_pretrained(folder, dtype=device.dtype)
         except (OSError, ValueError) as error:
             why = str(error).strip().partition("\n")[0]
-            raise CheckpointError(f"weights: no umT5 encoder in {folder}: {why}") from None
+            raise CheckpointError(f"weights: no umT5 encoder in {folder} and {tokenizer}: {why}") from None
         self._network = network.to(device.torch).eval().requires_grad_(False)
         self._length = config.text_len
         self._device = device.torch
