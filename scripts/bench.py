@@ -25,6 +25,7 @@ BENCHES = {
     "pair": "the two processes unpaced and on the clock, beside the same work in one process",
     "plan": "the best split of --devices, predicted from a --profile",
     "profile": "what each stage costs, by the number of sessions; --json writes a profile for plan",
+    "wan": "films: denoiser, VAE and both together, beside diffusers, one process and two replicas",
     "sessions": "what batches cost, and how many sessions a pair holds in real time, with and without server",
 }
 
@@ -33,7 +34,9 @@ SPECIFIC = {  # options that not every bench has: their default, and whose they 
     "seconds": (20, ("sessions",)),
     "hours": (8.0, ("history",)),
     "sessions": (8, ("history",)),
-    "layers": (None, ("exchange", "group")),
+    "layers": (None, ("exchange", "group", "wan")),
+    "frames": (405, ("wan",)),
+    "small": (False, ("wan",)),
     "profile": (None, ("plan",)),
     "devices": (None, ("plan",)),
     "measured": (None, ("plan",)),
@@ -74,8 +77,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--layers", type=positive, metavar="N",
-        help="exchange, group: of the speaking tower, for shapes that are too large whole",
+        help="exchange, group: of the speaking tower, wan: of the denoiser, for shapes too large whole",
     )  # fmt: skip
+    parser.add_argument(
+        "--frames", type=positive, default=405, metavar="N", help="wan: of a film (default %(default)s)"
+    )
+    parser.add_argument("--small", action="store_true", help="wan: leave the shapes of the real model out")
     parser.add_argument("--profile", type=Path, metavar="P.json", help="plan: written by `bench profile`")
     parser.add_argument("--devices", type=positive, metavar="N", help="plan: how many there are")
     parser.add_argument(

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from shared.devices import Device
 from shared.models.wan.config import DecoderKind, WanConfig
 from shared.models.wan.taehv import TaehvDecoder, TaehvMemory
-from shared.models.wan.vae import VaeMemory, WanVaeDecoder, Workspace
+from shared.models.wan.vae import VaeMemory, WanVaeDecoder
 
 # What Wan's latents are normalised with, per channel (Wan 2.1, `wan/modules/vae.py`).
 WAN_MEAN = (
@@ -60,7 +60,6 @@ class WanStreamDecoder:
     def __init__(self, network: WanVaeDecoder, scale: LatentScale, device: Device) -> None:
         self._network = device.optimised(network)
         self._scale = scale.to(device.torch)
-        self._workspace = Workspace()
         self._dtype = device.dtype
 
     def new_memory(self) -> VaeMemory:
@@ -69,7 +68,7 @@ class WanStreamDecoder:
     @torch.inference_mode()
     def decode(self, latent: Tensor, memory: VaeMemory) -> Tensor:
         scaled = self._scale(latent.float()).to(self._dtype)
-        frames = self._network.decode(scaled, memory, self._workspace)
+        frames = self._network.decode(scaled, memory)
         return frames.float().add_(1).mul_(127.5).round_().clamp_(0, 255).byte()
 
 

@@ -3,10 +3,11 @@
 Architecture and weight names: Wan 2.1 (github.com/Wan-Video/Wan2.1, `wan/modules/vae.py`). The first latent
 gives one frame and passes by the convolutions over time between resolutions; every other latent gives four.
 
-A causal convolution sees two frames before its own. Those two are all that a stream remembers of each
-(`VaeMemory`, which the caller owns, one for each film); weights live in the modules. What a convolution
-reads is put together in place, in a buffer whose border stays zero: nothing is padded or joined for a frame.
-Buffers (`Workspace`) hold nothing between two calls and serve all films of a process.
+A causal convolution over three frames is three convolutions over one: for its own output, for the next and
+for the one after. So every frame is read once, when it comes, by one convolution over pictures; what it adds
+to the two outputs that follow is all that a stream remembers (`VaeMemory`, which the caller owns, one for each
+film). Nothing is padded, joined or read again, and convolutions over pictures take less time than those over
+frames, on CPUs by a fifth to a half. Weights live in the modules.
 
 Tensors lie as T frames, H height, W width, C channels, so that a norm over channels is one over neighbours in
 memory, and convolutions get what they call channels-last.
@@ -21,7 +22,7 @@ from torch.nn import functional as F
 
 from shared.tables import require_positive
 
-PAST = 2  # frames that a causal convolution looks back at
+TAPS = 3  # frames that a causal convolution sees: its own and the two before
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,59 +38,64 @@ class VaeConfig:
         require_positive(self, "vae")
 
 
-class Workspace:
-    """Zero-bordered buffers by shape: what convolutions read from. For one thread."""
-
-    def __init__(self) -> None:
-        self._buffers: dict[tuple[object, ...], Tensor] = {}
-
-    def buffer(self, shape: tuple[int, ...], like: Tensor) -> Tensor:
-        """One of this shape: what its user does not write is what the last one left, its border zero."""
-        key = (*shape, like.dtype, like.device)
-        if key not in self._buffers:
-            self._buffers[key] = torch.zeros(shape, dtype=like.dtype, device=like.device)
-        return self._buffers[key]
-
-
 class VaeMemory:
-    """What one film leaves behind in the decoder: the last two frames that each causal convolution saw."""
+    """What one film leaves behind in the decoder: what its last frames add to the next two, by convolution."""
 
     def __init__(self) -> None:
         self.latents = 0
         """That were decoded so far."""
-        self._past: dict[nn.Module, Tensor] = {}
+        self._ahead: dict[nn.Module, Tensor] = {}
 
-    def past(self, convolution: nn.Module, shape: tuple[int, ...], like: Tensor) -> Tensor:
-        """The two frames before those that come, [2, H, W, C]; zero before the first."""
-        if convolution not in self._past:
-            self._past[convolution] = torch.zeros((PAST, *shape), dtype=like.dtype, device=like.device)
-        return self._past[convolution]
+    def ahead(self, convolution: nn.Module, like: Tensor) -> Tensor:
+        """[2, H, W, C]: parts of the next output and of the one after it; zero before the first frame."""
+        if convolution not in self._ahead:
+            self._ahead[convolution] = like.new_zeros((TAPS - 1, *like.shape[1:]))
+        return self._ahead[convolution]
 
     @property
     def nbytes(self) -> int:
         """Bytes that it holds."""
-        return sum(past.nbytes for past in self._past.values())
+        return sum(ahead.nbytes for ahead in self._ahead.values())
 
 
 class CausalConv3d(nn.Conv3d):
-    """A convolution that looks back in time and never ahead."""
+    """A convolution over three frames that looks back in time and never ahead. For inference alone."""
 
-    def forward(  # type: ignore[override]
-        self, x_THWC: Tensor, memory: VaeMemory, workspace: Workspace
-    ) -> Tensor:
-        """Frames behind those that the memory holds; same height and width in and out."""
-        frames, height, width, channels = x_THWC.shape
-        _, rows, columns = self.kernel_size
-        top, left = rows // 2, columns // 2
-        shape = (PAST + frames, height + 2 * top, width + 2 * left, channels)
-        padded = workspace.buffer(shape, x_THWC)
-        inside = padded[:, top : top + height, left : left + width]
-        past = memory.past(self, (height, width, channels), x_THWC)
-        inside[:PAST] = past
-        inside[PAST:] = x_THWC
-        past.copy_(inside[frames:])
-        out = F.conv3d(_channels_second(padded), self.weight, self.bias)
-        return _channels_last(out)
+    _laid_out: Tensor | None = None
+
+    def forward(self, x_THWC: Tensor, memory: VaeMemory) -> Tensor:  # type: ignore[override]
+        """The frames that follow those that the memory is of; same height and width in and out."""
+        after_next, after, now = self._by_tap(x_THWC).chunk(TAPS, dim=-1)
+        ahead = memory.ahead(self, now)
+        out = now if self.bias is None else now + self.bias
+        if len(x_THWC) == 1:
+            out = out + ahead[:1]
+            ahead[0] = after[0] + ahead[1]
+        else:
+            out[: TAPS - 1] += ahead
+            out[1:] += after[:-1]
+            out[2:] += after_next[:-2]
+            ahead[0] = after[-1] + after_next[-2]
+        ahead[1] = after_next[-1]
+        return out
+
+    def _by_tap(self, x_THWC: Tensor) -> Tensor:
+        """[T, H, W, 3 C]: what each frame adds two frames later, to the next, and to its own output."""
+        weight = self._weight_by_tap()
+        if weight.ndim == 2:
+            return F.linear(x_THWC, weight)
+        padding = weight.shape[-1] // 2
+        return F.conv2d(x_THWC.permute(0, 3, 1, 2), weight, padding=padding).permute(0, 2, 3, 1)
+
+    def _weight_by_tap(self) -> Tensor:
+        """The weight as [3 O, C, rows, columns], or [3 O, C] without rows; laid out at the first call."""
+        known = self._laid_out
+        if known is None or known.device != self.weight.device or known.dtype != self.weight.dtype:
+            weight = self.weight.detach().permute(2, 0, 1, 3, 4).flatten(0, 1)
+            pointwise = weight.shape[-1] == 1
+            known = weight.flatten(1) if pointwise else weight.contiguous(memory_format=torch.channels_last)
+            self._laid_out = known
+        return known
 
 
 class PointConv(nn.Module):
@@ -127,10 +133,10 @@ class VaeResidualBlock(nn.Module):
         )  # fmt: skip
         self.shortcut = PointConv(inputs, outputs, kernel_dims=3) if inputs != outputs else nn.Identity()
 
-    def forward(self, x: Tensor, memory: VaeMemory, workspace: Workspace) -> Tensor:
+    def forward(self, x: Tensor, memory: VaeMemory) -> Tensor:
         norm1, _, conv1, norm2, _, _, conv2 = self.residual
-        h = conv1(F.silu(norm1(x)), memory, workspace)
-        h = conv2(F.silu(norm2(h)), memory, workspace)
+        h = conv1(F.silu(norm1(x)), memory)
+        h = conv2(F.silu(norm2(h)), memory)
         out: Tensor = self.shortcut(x) + h
         return out
 
@@ -144,8 +150,8 @@ class AttentionBlock(nn.Module):
         self.to_qkv = PointConv(channels, 3 * channels, kernel_dims=2)
         self.proj = PointConv(channels, channels, kernel_dims=2)
 
-    def forward(self, x: Tensor, memory: VaeMemory, workspace: Workspace) -> Tensor:
-        del memory, workspace
+    def forward(self, x: Tensor, memory: VaeMemory) -> Tensor:
+        del memory
         q, k, v = self.to_qkv(self.norm(x)).flatten(1, 2).chunk(3, dim=-1)
         gathered = F.scaled_dot_product_attention(q[:, None], k[:, None], v[:, None])
         out: Tensor = x + self.proj(gathered[:, 0].unflatten(1, x.shape[1:3]))
@@ -157,22 +163,18 @@ class Upsample(nn.Module):
 
     def __init__(self, channels: int, *, in_time: bool) -> None:
         super().__init__()
-        self.resample = nn.Sequential(nn.Identity(), nn.Conv2d(channels, channels // 2, 3))
+        self.resample = nn.Sequential(nn.Identity(), nn.Conv2d(channels, channels // 2, 3, padding=1))
         if in_time:
-            self.time_conv = CausalConv3d(channels, 2 * channels, (PAST + 1, 1, 1))
+            self.time_conv = CausalConv3d(channels, 2 * channels, (TAPS, 1, 1))
         self.in_time = in_time
 
-    def forward(self, x: Tensor, memory: VaeMemory, workspace: Workspace) -> Tensor:
+    def forward(self, x: Tensor, memory: VaeMemory) -> Tensor:
         if self.in_time and memory.latents:
-            x = self.time_conv(x, memory, workspace).unflatten(-1, (2, -1)).movedim(-2, 1).flatten(0, 1)
-        frames, height, width, channels = x.shape
-        padded = workspace.buffer((frames, 2 * height + 2, 2 * width + 2, channels), x)
-        inside = padded[:, 1:-1, 1:-1].unflatten(2, (width, 2)).unflatten(1, (height, 2))
-        inside.copy_(x[:, :, None, :, None])
+            x = self.time_conv(x, memory).unflatten(-1, (2, -1)).movedim(-2, 1).flatten(0, 1)
+        large = x.repeat_interleave(2, dim=1).repeat_interleave(2, dim=2)
         conv = self.resample[1]
         assert isinstance(conv, nn.Conv2d)
-        out = F.conv2d(padded.permute(0, 3, 1, 2), conv.weight, conv.bias)
-        return out.permute(0, 2, 3, 1)
+        return conv(large.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
 
 
 class _Stages(nn.Module):
@@ -199,12 +201,12 @@ class _Stages(nn.Module):
         self.upsamples = nn.Sequential(*stages)
         self.head = nn.Sequential(VaeNorm(widths[-1], dims=3), nn.SiLU(), CausalConv3d(widths[-1], 3, 3))
 
-    def forward(self, x: Tensor, memory: VaeMemory, workspace: Workspace) -> Tensor:
-        x = self.conv1(x, memory, workspace)
+    def forward(self, x: Tensor, memory: VaeMemory) -> Tensor:
+        x = self.conv1(x, memory)
         for stage in (*self.middle, *self.upsamples):
-            x = stage(x, memory, workspace)
+            x = stage(x, memory)
         norm, _, conv = self.head
-        frames: Tensor = conv(F.silu(norm(x)), memory, workspace)
+        frames: Tensor = conv(F.silu(norm(x)), memory)
         return frames
 
 
@@ -216,17 +218,9 @@ class WanVaeDecoder(nn.Module):
         self.conv2 = PointConv(config.latent_channels, config.latent_channels, kernel_dims=3)
         self.decoder = _Stages(config)
 
-    def decode(self, latent: Tensor, memory: VaeMemory, workspace: Workspace) -> Tensor:
+    def decode(self, latent: Tensor, memory: VaeMemory) -> Tensor:
         """The next latent of a film, [C, H, W], to frames [1 or 4, 8H, 8W, 3]; not clamped to [-1, 1]."""
         x = self.conv2(latent.permute(1, 2, 0)[None])
-        frames: Tensor = self.decoder(x, memory, workspace)
+        frames: Tensor = self.decoder(x, memory)
         memory.latents += 1
         return frames
-
-
-def _channels_second(x_THWC: Tensor) -> Tensor:
-    return x_THWC.permute(3, 0, 1, 2)[None]
-
-
-def _channels_last(x_1CTHW: Tensor) -> Tensor:
-    return x_1CTHW[0].permute(1, 2, 3, 0)

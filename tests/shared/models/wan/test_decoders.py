@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from shared.models.wan.checkpoints import load_strictly, vae_decoder_weights
 from shared.models.wan.taehv import MemBlock, TaehvConfig, TaehvDecoder, TaehvMemory, TGrow
-from shared.models.wan.vae import VaeConfig, VaeMemory, WanVaeDecoder, Workspace
+from shared.models.wan.vae import VaeConfig, VaeMemory, WanVaeDecoder
 
 VAE = VaeConfig(dim=8)
 TAEHV = TaehvConfig(decoder=(12, 10, 8, 6))
@@ -45,8 +45,8 @@ def clip(latents: int) -> Tensor:
 
 
 def in_pieces(vae: WanVaeDecoder, z: Tensor) -> Tensor:
-    memory, workspace = VaeMemory(), Workspace()
-    return torch.cat([vae.decode(latent, memory, workspace) for latent in z])
+    memory = VaeMemory()
+    return torch.cat([vae.decode(latent, memory) for latent in z])
 
 
 @pytest.mark.parametrize("latents", [1, 2, 5])
@@ -63,19 +63,19 @@ def test_the_streamed_vae_equals_diffusers_decoding_the_whole(
 
 def test_films_in_one_process_do_not_mix(vae: WanVaeDecoder) -> None:
     one, other = clip(4), clip(4).flip(0)
-    memories, workspace = (VaeMemory(), VaeMemory()), Workspace()
+    memories = VaeMemory(), VaeMemory()
     made: tuple[list[Tensor], list[Tensor]] = ([], [])
     for pair in zip(one, other, strict=True):
         for latent, memory, frames in zip(pair, memories, made, strict=True):
-            frames.append(vae.decode(latent, memory, workspace))
+            frames.append(vae.decode(latent, memory))
     assert torch.equal(torch.cat(made[0]), in_pieces(vae, one))
     assert torch.equal(torch.cat(made[1]), in_pieces(vae, other))
 
 
-def test_a_film_leaves_two_frames_of_each_convolution_and_no_more(vae: WanVaeDecoder) -> None:
-    memory, workspace, sizes = VaeMemory(), Workspace(), []
+def test_a_film_leaves_two_parts_of_frames_by_convolution_and_no_more(vae: WanVaeDecoder) -> None:
+    memory, sizes = VaeMemory(), []
     for latent in clip(6):
-        vae.decode(latent, memory, workspace)
+        vae.decode(latent, memory)
         sizes.append(memory.nbytes)
     assert sizes[0] < sizes[1] == sizes[5]  # the second latent is the first that takes the way over time
     assert VaeMemory().nbytes == 0

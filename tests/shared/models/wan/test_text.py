@@ -1,4 +1,4 @@
-"""umT5 through transformers, on a tiny random encoder, against the padding that Wan's checkpoints were trained with."""
+"""umT5 through transformers, on a tiny random encoder, with the padding that Wan was trained with."""
 
 from pathlib import Path
 
