@@ -68,11 +68,14 @@ def bench(args: argparse.Namespace, console: Console) -> BenchResult:
             cases[f"1.3B, {decoder}, {args.layers or LAYERS} layers"] = (
                 real_shape(decoder, args.layers or LAYERS), REAL_FRAMES,
             )  # fmt: skip
-    notes = []
+    notes: list[str] = []
+    stages: list[dict[str, str | float]] = []
+    speeds: list[dict[str, str | float]] = []
     for title, (each, frames) in cases.items():
         console.print(f"{title}: {frames} frames a film")
         figures = measure_case(each, frames)
-        rows.append({"config": title} | figures.row())
+        stages.append({"a block of": title, **figures.stages()})
+        speeds.append({"end to end": title, **figures.speeds()})
         if title == config.name:
             ratios |= figures.ratios()
         else:
@@ -84,7 +87,7 @@ def bench(args: argparse.Namespace, console: Console) -> BenchResult:
     notes.append(
         "disaggregated_over_aggregated_4: needs four devices, and one process a side is what there is"
     )
-    return BenchResult(rows=rows, ratios=ratios, notes=notes)
+    return BenchResult(rows=[*rows, *stages, *speeds], ratios=ratios, notes=notes)
 
 
 def real_shape(decoder: str, layers: int) -> RuntimeConfig:
@@ -127,17 +130,21 @@ class CaseFigures:
     def pair_over_replicas(self) -> float:
         return self.two_replicas_s / self.pair_two_films_s
 
-    def row(self) -> dict[str, str | float]:
+    def stages(self) -> dict[str, str | float]:
         per_s = self.frames / self.blocks * 1e3
         return {
             "denoise ms": self.denoise_ms, "remember ms": self.remember_ms, "decode ms": self.decode_ms,
             "DiT alone, frames/s": per_s / (self.denoise_ms + self.remember_ms),
-            "VAE alone, frames/s": per_s / self.decode_ms,
+            "VAE alone, frames/s": per_s / self.decode_ms, "kB a block": self.latent_bytes / 1e3,
+        }  # fmt: skip
+
+    def speeds(self) -> dict[str, str | float]:
+        return {
             "pair, frames/s": self.frames / self.pair_s,
-            "one process, frames/s": self.frames / self.one_process_s,
+            "one process": self.frames / self.one_process_s,
             "pair, 2 films": 2 * self.frames / self.pair_two_films_s,
-            "two replicas": 2 * self.frames / self.two_replicas_s,
-            "first frame s": self.first_frame_s, "link kB a block": self.latent_bytes / 1e3,
+            "2 processes": 2 * self.frames / self.two_replicas_s,
+            "first frame s": self.first_frame_s,
         }  # fmt: skip
 
     def ratios(self) -> dict[str, float | None]:
@@ -191,25 +198,28 @@ class FilmPairBench:
 
             return on_fragment
 
+        def end_all(_reason: str) -> None:
+            for each in done:
+                each.set()
+
         opened = [threading.Event() for _ in range(films)]
         made = {}
         for number in range(films):
             film = None
             while film is None:
                 film = self.engine.open_film(
-                    request_of(frames, number), on_fragment=watcher(number), on_end=self._failed
+                    request_of(frames, number),
+                    on_fragment=watcher(number),
+                    on_end=end_all,
                 )
                 if film is None:  # the last run's films are not gone yet
                     time.sleep(0.001)
             made[number] = film
             opened[number].set()
         for each in done:
-            if not each.wait(WITHIN_S):
-                raise RuntimeFault("a film was not finished")
+            if not each.wait(WITHIN_S) or self.engine.fault is not None:
+                raise RuntimeFault(f"a film was not finished: {self.engine.fault}")
         return time.monotonic() - began, first[0]
-
-    def _failed(self, reason: str) -> None:
-        raise RuntimeFault(reason)
 
 
 @contextmanager
@@ -224,7 +234,7 @@ def pair_of(config: RuntimeConfig) -> Iterator[FilmPairBench]:
         engine = FilmEngine(family, lambda: links, model=config.name, films=config.sessions)
         model = threading.Thread(target=engine.run)
         model.start()
-        while not engine.ready:
+        while not engine.ready and engine.fault is None:
             time.sleep(0.01)
         try:
             yield FilmPairBench(engine)
@@ -252,9 +262,11 @@ def replicas(config: RuntimeConfig, frames: int, count: int) -> float:
         for _ in children:
             ready.get(timeout=WITHIN_S)
         go.set()
-        return max(times.get(timeout=WITHIN_S) for _ in children)
+        taken: list[float] = [times.get(timeout=WITHIN_S) for _ in children]
     except queue.Empty:
         raise RuntimeFault("a process did not finish its film") from None
+    else:
+        return max(taken)
     finally:
         for child in children:
             child.kill()
@@ -284,15 +296,18 @@ def request_of(frames: int, seed: int) -> FilmRequest:
 
 @torch.inference_mode()
 def compare_vae(console: Console) -> dict[str, float]:
-    """Milliseconds a latent (the second and later ones): diffusers whole, its parts latent by latent, ours."""
+    """Milliseconds a latent: diffusers whole, its parts latent by latent, ours."""
     try:
         from diffusers import AutoencoderKLWan  # noqa: PLC0415 - of the dev packages
+        from diffusers.utils import logging as diffusers_logging  # noqa: PLC0415
     except ModuleNotFoundError:
         raise RuntimeFault("diffusers is missing: pip install 'thinker-performer[dev]'") from None
     console.print(f"VAE of Wan 2.1 at its real widths: {VAE_LATENTS} latents of 96x64")
+    diffusers_logging.set_verbosity_error()
     torch.manual_seed(0)
     device = Device()
-    theirs: Any = device.optimised(AutoencoderKLWan())
+    theirs: Any = AutoencoderKLWan()  # type: ignore[no-untyped-call]
+    theirs = theirs.to(device.dtype).eval()
     decoder = WanVaeDecoder(VaeConfig())
     load_strictly(decoder, vae_decoder_weights(theirs.state_dict(), VaeConfig()), "VAE", "diffusers")
     decoder = device.optimised(decoder)

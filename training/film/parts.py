@@ -1,6 +1,6 @@
 """Train the stages of the pocket film model one after the other, each from where it was left.
 
-A stage's folder under `runs/` holds `checkpoint.pt`, `log.jsonl`, a sample, and `final.pt` once it is trained.
+A stage's folder under `runs/` holds `checkpoint.pt`, `log.jsonl`, a sample, and at its end `final.pt`.
 """
 
 from dataclasses import dataclass

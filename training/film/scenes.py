@@ -17,7 +17,8 @@ from shared.models.wan.language import Figure, FilmColour, Motion, Number, Place
 
 WIDTH, HEIGHT, FPS = 160, 96, 16
 PLACE_SEEDS = {  # of how a place always looks
-    Place.SKY: 2, Place.FIELD: 2, Place.WALL: 0, Place.NIGHT: 5, Place.DESERT: 5, Place.SUNSET: 5, Place.SEA: 3,
+    Place.SKY: 2, Place.FIELD: 2, Place.WALL: 0, Place.NIGHT: 5, Place.DESERT: 5, Place.SUNSET: 5,
+    Place.SEA: 3,
 }  # fmt: skip
 HELD_OUT = 8  # one combination in so many is never trained on
 
@@ -85,9 +86,9 @@ class Placement:
 class DrawnFilm:
     """One film: `frame(n)` draws its frame n, the same one every time.
 
-    With `varied` sizes, colours and places are a little different in every film, and clouds, stars and bubbles
-    move: what the autoencoder and the checker learn from. The denoiser learns from films in which a place
-    always looks the same, so that all that it has to make up is what the prompt is about.
+    With `varied` sizes, colours and places are a little different in every film, and clouds, stars and
+    bubbles move: what the autoencoder and the checker learn from. The denoiser learns from films in which a
+    place always looks the same, so that all that it has to make up is what the prompt is about.
     """
 
     def __init__(self, prompt: PocketPrompt, seed: int, *, varied: bool = False) -> None:

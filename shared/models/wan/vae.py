@@ -5,8 +5,8 @@ gives one frame and passes by the convolutions over time between resolutions; ev
 
 A causal convolution over three frames is three convolutions over one: for its own output, for the next and
 for the one after. So every frame is read once, when it comes, by one convolution over pictures; what it adds
-to the two outputs that follow is all that a stream remembers (`VaeMemory`, which the caller owns, one for each
-film). Nothing is padded, joined or read again, and convolutions over pictures take less time than those over
+to the two outputs that follow is all that a stream remembers (`VaeMemory`, which the caller owns, one for
+each film). Nothing is padded, joined or read again, and convolutions over pictures take less time than those over
 frames, on CPUs by a fifth to a half. Weights live in the modules.
 
 Tensors lie as T frames, H height, W width, C channels, so that a norm over channels is one over neighbours in
@@ -39,7 +39,7 @@ class VaeConfig:
 
 
 class VaeMemory:
-    """What one film leaves behind in the decoder: what its last frames add to the next two, by convolution."""
+    """What one film leaves behind in the decoder: what its last frames add to the next two."""
 
     def __init__(self) -> None:
         self.latents = 0
@@ -174,7 +174,8 @@ class Upsample(nn.Module):
         large = x.repeat_interleave(2, dim=1).repeat_interleave(2, dim=2)
         conv = self.resample[1]
         assert isinstance(conv, nn.Conv2d)
-        return conv(large.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+        out: Tensor = conv(large.permute(0, 3, 1, 2))
+        return out.permute(0, 2, 3, 1)
 
 
 class _Stages(nn.Module):
