@@ -5,6 +5,7 @@ import { Connection } from './connection.js';
 import { openDevices, whyImpossible } from './devices.js';
 import { Playout } from './playout.js';
 import { Ui } from './ui.js';
+import { model, otherRoom } from './rooms.js';
 import { explainEnd, explainQueue } from './words.js';
 
 const parameters = new URLSearchParams(location.search);
@@ -24,6 +25,13 @@ class App {
     const obstacle = whyImpossible();
     if (obstacle) this.#show('impossible', obstacle);
     else this.#show('idle', 'It listens, watches and answers live. It works without a camera or a microphone too.');
+    this.#checkRoom();
+  }
+
+  /** Where this server is for films, say so; where it does not say, all stays as it is. */
+  async #checkRoom() {
+    const elsewhere = otherRoom(await model().catch(() => null), 'live');
+    if (elsewhere && this.state === 'idle') this.#show('impossible', elsewhere);
   }
 
   async start() {

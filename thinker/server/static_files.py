@@ -22,7 +22,7 @@ _MEDIA_TYPES = {
 _HEADERS = {
     "cache-control": "no-cache",
     "content-security-policy": (
-        "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+        "default-src 'self'; media-src 'self' blob:; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
     ),
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
@@ -34,6 +34,10 @@ _HEADERS = {
 
 async def _index(_: Request) -> Response:
     return _file("index.html")
+
+
+async def _film(_: Request) -> Response:
+    return _file("film.html")
 
 
 async def _asset(request: Request) -> Response:
@@ -49,4 +53,4 @@ def _file(name: str) -> Response:
     return FileResponse(path, media_type=media_type, headers=_HEADERS)
 
 
-ROUTES = [Route("/", _index), Route("/page/{name}", _asset)]
+ROUTES = [Route("/", _index), Route("/film", _film), Route("/page/{name}", _asset)]

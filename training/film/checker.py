@@ -1,130 +1,207 @@
-"""A small network that looks at a piece of a film and says what is in it: what judges the pocket model.
+"""Says what is in a piece of a film from its frames: what judges the pocket model. Nothing in it is learned.
 
-It is trained on drawn films, blurred and noisy as a decoder's may be, and never sees a film of the model.
+A place always looks the same, so what differs from its picture is the things. They are counted, followed from
+frame to frame, and compared with outlines; colours are the nearest of the paints. How often it is right on
+drawn films stands beside what it says of the model's.
 """
 
-from collections.abc import Mapping
-from pathlib import Path
+import functools
+from collections import Counter
+from dataclasses import dataclass
 
+import cv2
 import numpy as np
-import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
+from numpy.typing import NDArray
 
-from shared.models.wan.language import SLOTS, PocketPrompt
-from training.film.autoencoder import to_tensor
-from training.film.scenes import DrawnFilm, Picture, random_prompt
-from training.loop import TrainConfig, train
+from shared.models.wan.language import FilmColour, Figure, Motion, Number, Place, PocketPrompt, Size, Speed
+from training.film.scenes import (
+    BOUNCES_A_FRAME,
+    HEIGHT,
+    PAINT,
+    PIXELS_A_FRAME,
+    RADIUS,
+    WIDTH,
+    DrawnFilm,
+    Picture,
+    outline_mask,
+)
 
-FRAMES, STRIDE = 8, 3  # every third of 22 frames: 1.4 s
-SPAN = (FRAMES - 1) * STRIDE + 1
-WIDTHS = (32, 64, 128, 192, 192)
-WATCHED = 96  # clips that it is measured with while it trains
+SPAN = 22  # frames that it looks at
+DIFFERENT = 38.0  # of 255: how far a pixel must be from the place's picture, its channels added up
+LEAST_AREA = 0.35  # of a small circle's
+ANGLES = 24
+GRID = 32  # pixels that a thing is compared in
+NEAR = 26.0  # pixels: how far a thing may get from one frame to the next
 
-
-class FilmChecker(nn.Module):
-    """From [B, FRAMES, 3, H, W] in [0, 1] to scores of every slot's values."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        channels, stages = 3 * FRAMES, []
-        for number, width in enumerate(WIDTHS):
-            kernel = 5 if number == 0 else 3
-            stride = 1 if number == len(WIDTHS) - 1 else 2
-            stages += [
-                nn.Conv2d(channels, width, kernel, stride=stride, padding=kernel // 2),
-                nn.GroupNorm(8, width),
-                nn.SiLU(),
-            ]
-            channels = width
-        self.stages = nn.Sequential(*stages)
-        self.heads = nn.ModuleDict(
-            {slot: nn.Linear(2 * channels, len(choices)) for slot, choices in SLOTS.items()}
-        )
-
-    def forward(self, clips: Tensor) -> dict[str, Tensor]:
-        """Scores [B, values] by slot."""
-        seen = self.stages(clips.flatten(1, 2) - 0.5).flatten(2).float()
-        pooled = torch.cat([seen.mean(-1), seen.amax(-1)], dim=1)
-        return {slot: head(pooled) for slot, head in self.heads.items()}
-
-    @torch.no_grad()
-    def read(self, frames: Picture) -> PocketPrompt:
-        """What is seen in the first `SPAN` frames, uint8 [F, H, W, 3]."""
-        return prompts_of(self(to_tensor(watched(frames))[None]))[0]
+Mask = NDArray[np.bool_]
 
 
-def watched(frames: Picture) -> Picture:
-    """Those of the first `SPAN` frames that the network looks at."""
-    return frames[:SPAN:STRIDE]
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """Something that differs from the place, in one frame."""
+
+    x: float
+    y: float
+    area: float
+    mask: Mask
+    whole: bool
+    """It does not touch the picture's edge."""
 
 
-def prompts_of(scores: Mapping[str, Tensor]) -> list[PocketPrompt]:
-    """The likeliest value of every slot."""
-    best = {slot: scores[slot].argmax(-1).tolist() for slot in SLOTS}
-    count = len(next(iter(best.values())))
-    return [
-        PocketPrompt(**{slot: list(kind)[best[slot][row]] for slot, kind in SLOTS.items()})
-        for row in range(count)
+def read_film(frames: Picture) -> PocketPrompt:
+    """What is seen in the first `SPAN` frames, uint8 [F, HEIGHT, WIDTH, 3]."""
+    frames = frames[:SPAN]
+    place = _place(frames)
+    blobs = [_blobs(frame, place) for frame in frames]
+    number = _number(blobs)
+    size = _size(blobs)
+    motion, speed = _motion(blobs, frames)
+    return PocketPrompt(
+        number=number, size=size, colour=_colour(frames, blobs), shape=_figure(blobs, motion), motion=motion,
+        speed=speed, place=place,
+    )  # fmt: skip
+
+
+@functools.cache
+def picture_of(place: Place) -> NDArray[np.float32]:
+    """The place without things."""
+    empty = DrawnFilm(PocketPrompt(place=place), 0, empty=True)
+    return empty.frame(0).astype(np.float32)
+
+
+def _place(frames: Picture) -> Place:
+    """The place whose picture is nearest, by the median over time, in which things come and go."""
+    seen = np.median(frames, axis=0).astype(np.float32)
+    return min(Place, key=lambda place: float(np.abs(seen - picture_of(place)).mean()))
+
+
+def _blobs(frame: Picture, place: Place) -> list[Blob]:
+    difference = np.abs(frame.astype(np.float32) - picture_of(place)).sum(-1)
+    differs = (cv2.GaussianBlur(difference, (3, 3), 0) > DIFFERENT).astype(np.uint8)
+    differs = cv2.morphologyEx(differs, cv2.MORPH_CLOSE, np.ones((3, 3), np.uint8))
+    count, labels, stats, centres = cv2.connectedComponentsWithStats(differs, connectivity=8)
+    least = LEAST_AREA * np.pi * RADIUS[Size.SMALL] ** 2
+    found = []
+    for label in range(1, count):
+        left, top, width, height, area = stats[label]
+        if area >= least:
+            whole = left > 0 and top > 0 and left + width < WIDTH and top + height < HEIGHT
+            found.append(Blob(*centres[label], float(area), labels == label, bool(whole)))
+    return found
+
+
+def _number(blobs: list[list[Blob]]) -> Number:
+    """The most things that are seen in at least a quarter of the frames: some are hidden behind an edge."""
+    counts = Counter(min(3, len(each)) for each in blobs)
+    often = [n for n in (3, 2, 1) if sum(counts[m] for m in range(n, 4)) >= len(blobs) / 4]
+    return list(Number)[(often or [1])[0] - 1]
+
+
+def _size(blobs: list[list[Blob]]) -> Size:
+    """By the area of whole things; that of a figure is between a third and one and a half of its circle."""
+    areas = [blob.area for each in blobs for blob in each if blob.whole] or [0.0]
+    radius = float(np.sqrt(np.median(areas) / np.pi)) * 1.08
+    return min(Size, key=lambda size: abs(RADIUS[size] - radius))
+
+
+def _colour(frames: Picture, blobs: list[list[Blob]]) -> FilmColour:
+    """The paint that is nearest to most pixels within things, their rims left out."""
+    votes: Counter[FilmColour] = Counter()
+    paints = np.array([PAINT[colour] for colour in FilmColour], np.float32)
+    for frame, each in zip(frames[::3], blobs[::3], strict=True):
+        for blob in each:
+            inner = cv2.erode(blob.mask.astype(np.uint8), np.ones((5, 5), np.uint8)).astype(bool)
+            pixels = frame[inner if inner.any() else blob.mask].astype(np.float32)
+            nearest = np.linalg.norm(pixels[:, None] - paints, axis=-1).argmin(1)
+            for index, count in zip(*np.unique(nearest, return_counts=True), strict=True):
+                votes[list(FilmColour)[index]] += int(count)
+    return votes.most_common(1)[0][0] if votes else FilmColour.RED
+
+
+def _figure(blobs: list[list[Blob]], motion: Motion) -> Figure:
+    """The outline that overlaps best with whole things, turned in all directions where they spin."""
+    scores = dict.fromkeys(Figure, 0.0)
+    turns = ANGLES if motion is Motion.SPIN else 1
+    for each in blobs[::3]:
+        for blob in each:
+            if blob.whole:
+                seen = _on_grid(blob.mask)
+                for figure in Figure:
+                    scores[figure] += max(_overlap(seen, mask) for mask in _templates(figure, turns))
+    return max(scores, key=lambda figure: scores[figure])
+
+
+@functools.cache
+def _templates(figure: Figure, turns: int) -> tuple[Mask, ...]:
+    masks = []
+    for mirrored in (False, True) if figure is Figure.FISH else (False,):
+        for turn in range(turns):
+            mask = outline_mask(figure, 3 * GRID, 2 * np.pi * turn / turns, mirrored=mirrored)
+            masks.append(_on_grid(mask))
+    return tuple(masks)
+
+
+def _on_grid(mask: Mask) -> Mask:
+    """Centred, and as large as a given area: position and size don't count."""
+    rows, columns = np.nonzero(mask)
+    scale = 0.42 * GRID / np.sqrt(len(rows))
+    matrix = np.array(
+        [[scale, 0, GRID / 2 - scale * columns.mean()], [0, scale, GRID / 2 - scale * rows.mean()]], np.float32
+    )
+    return cv2.warpAffine(mask.astype(np.float32), matrix, (GRID, GRID), flags=cv2.INTER_LINEAR) > 0.5
+
+
+def _overlap(one: Mask, other: Mask) -> float:
+    return float((one & other).sum() / max((one | other).sum(), 1))
+
+
+def _motion(blobs: list[list[Blob]], frames: Picture) -> tuple[Motion, Speed]:
+    """How things get from frame to frame: a steady path, up and down, or none, and then they spin."""
+    steps = [
+        (after.x - before.x, after.y - before.y)
+        for earlier, later in zip(blobs, blobs[1:], strict=False)
+        for before in earlier
+        if before.whole and (after := _followed(before, later)) is not None
     ]
+    if not steps:
+        return Motion.SPIN, Speed.STEADILY
+    dx, dy = np.array(steps).T
+    sideways, steady, wandering = float(np.median(dx)), float(np.median(dy)), float(np.abs(dy).mean())
+    least = 0.5 * PIXELS_A_FRAME[Speed.SLOWLY]
+    if abs(sideways) >= least and abs(sideways) >= abs(steady):
+        return (Motion.RIGHT if sideways > 0 else Motion.LEFT), _nearest(PIXELS_A_FRAME, abs(sideways))
+    if wandering < least:
+        return Motion.SPIN, _turning(blobs, frames)
+    if float(np.std(dy)) > max(0.35 * wandering, 0.45):  # slower above, faster below, and back
+        return Motion.BOUNCE, _bouncing(dy, blobs)
+    return (Motion.DOWN if steady > 0 else Motion.UP), _nearest(PIXELS_A_FRAME, abs(steady))
 
 
-def _clips(rng: np.random.Generator, count: int, *, judged: bool) -> tuple[Tensor, list[PocketPrompt]]:
-    films = [
-        DrawnFilm(random_prompt(rng, judged=judged), int(rng.integers(2**31)), varied=True)
-        for _ in range(count)
-    ]
-    starts = rng.integers(0, 400, count)
-    pictures = [
-        np.stack([film.frame(int(start) + n) for n in range(0, SPAN, STRIDE)])
-        for film, start in zip(films, starts, strict=True)
-    ]
-    return to_tensor(np.stack(pictures)), [film.prompt for film in films]
+def _followed(before: Blob, later: list[Blob]) -> Blob | None:
+    """The same thing a frame later."""
+    near = [blob for blob in later if blob.whole and abs(blob.x - before.x) < NEAR and abs(blob.y - before.y) < NEAR]
+    return min(near, key=lambda blob: np.hypot(blob.x - before.x, blob.y - before.y), default=None)
 
 
-def _worsened(clips: Tensor) -> Tensor:
-    """As a decoder may leave them: softer, a little off in colour, with noise."""
-    flat = clips.flatten(0, 1)
-    soft = F.avg_pool2d(flat, 3, stride=1, padding=1, count_include_pad=False).view_as(clips)
-    share = torch.rand(len(clips), 1, 1, 1, 1)
-    shift = 0.03 * torch.randn(len(clips), 1, 3, 1, 1)
-    return (torch.lerp(clips, soft, share) + shift + 0.03 * torch.randn_like(clips)).clamp(0, 1)
+def _bouncing(dy: NDArray[np.float64], blobs: list[list[Blob]]) -> Speed:
+    """By the mean of the steps: a bounce rises and falls its height twice."""
+    radius = np.sqrt(np.median([blob.area for each in blobs for blob in each]) / np.pi)
+    height = HEIGHT - 2 * (radius + 2) - 10
+    return _nearest(BOUNCES_A_FRAME, float(np.abs(dy).mean()) / (2 * height))
 
 
-def _targets(prompts: list[PocketPrompt], slot: str) -> Tensor:
-    values = list(SLOTS[slot])
-    return torch.tensor([values.index(getattr(prompt, slot)) for prompt in prompts])
+def _turning(blobs: list[list[Blob]], frames: Picture) -> Speed:
+    """By how much of a thing changes from frame to frame, beside what drawn ones do."""
+    changes = []
+    for before, after, each in zip(frames, frames[1:], blobs, strict=False):
+        for blob in each:
+            change = np.abs(after[blob.mask].astype(np.float32) - before[blob.mask]).mean()
+            changes.append(float(change) * np.sqrt(blob.area))
+    amount = float(np.median(changes)) if changes else 0.0
+    return Speed.SLOWLY if amount < 130 else Speed.STEADILY if amount < 260 else Speed.FAST
 
 
-def train_checker(config: TrainConfig, *, batch: int, resume: bool) -> FilmChecker:
-    """Train it; combinations of words that the model is judged with are among those that it sees."""
-    torch.manual_seed(config.seed)
-    model = FilmChecker()
+def _nearest(paces: dict[Speed, float], pace: float) -> Speed:
+    """In ratio."""
+    return min(paces, key=lambda speed: abs(np.log(paces[speed] / max(pace, 1e-3))))
 
-    def losses(step: int) -> dict[str, Tensor]:
-        rng = np.random.default_rng((config.seed, step))
-        clips, prompts = _clips(rng, batch, judged=step % 4 == 0)
-        with torch.autocast("cpu", torch.bfloat16):
-            scores = model(_worsened(clips))
-        return {slot: F.cross_entropy(scores[slot].float(), _targets(prompts, slot)) for slot in SLOTS}
-
-    def evaluate(model: nn.Module, step: int) -> dict[str, float]:
-        del step
-        torch.manual_seed(1)
-        clips, prompts = _clips(np.random.default_rng(99), WATCHED, judged=True)
-        scores = model(_worsened(clips))
-        return {
-            slot: float((scores[slot].argmax(-1) == _targets(prompts, slot)).float().mean()) for slot in SLOTS
-        }
-
-    model.load_state_dict(train(config, model, losses, evaluate, resume=resume))
-    return model.eval()
-
-
-def load_checker(path: Path) -> FilmChecker:
-    """The trained one."""
-    from safetensors.torch import load_file  # noqa: PLC0415 - of evaluation alone
-
-    model = FilmChecker()
-    model.load_state_dict(load_file(path))
-    return model.eval()

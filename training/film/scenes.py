@@ -88,15 +88,16 @@ class DrawnFilm:
 
     With `varied` sizes, colours and places are a little different in every film, and clouds, stars and
     bubbles move: what the autoencoder and the checker learn from. The denoiser learns from films in which a
-    place always looks the same, so that all that it has to make up is what the prompt is about.
+    place always looks the same, so that all that it has to make up is what the prompt is about. `empty`: the
+    place alone.
     """
 
-    def __init__(self, prompt: PocketPrompt, seed: int, *, varied: bool = False) -> None:
+    def __init__(self, prompt: PocketPrompt, seed: int, *, varied: bool = False, empty: bool = False) -> None:
         self.prompt = prompt
         rng = np.random.default_rng(seed)
         self._radius = RADIUS[prompt.size] * (rng.uniform(0.93, 1.07) if varied else 1.0)
         self._paint = _varied(PAINT[prompt.colour], rng) if varied else PAINT[prompt.colour]
-        self._things = self._arranged(rng)
+        self._things = [] if empty else self._arranged(rng)
         usual = np.random.default_rng(PLACE_SEEDS[prompt.place])
         self._background = _Background(prompt.place, rng if varied else usual, moving=varied)
 
@@ -176,6 +177,14 @@ def _draw_thing(picture: Picture, shape: Figure, paint: Rgb, radius: float, pose
     for point in placed(EYES[shape]):
         size = round(max(1.3, 0.12 * radius) * (1 << _SUBPIXEL_BITS))
         cv2.circle(picture, point.tolist(), size, eye, -1, cv2.LINE_AA, _SUBPIXEL_BITS)
+
+
+def outline_mask(figure: Figure, side: int, angle: float, *, mirrored: bool) -> NDArray[np.bool_]:
+    """A figure alone, as large as fits into a square of `side` pixels."""
+    picture = np.zeros((side, side, 3), np.uint8)
+    placed = Placement(side / 2, side / 2, angle, mirrored)
+    _draw_thing(picture, figure, (255, 255, 255), side / 4, placed)
+    return np.asarray(picture.any(-1))
 
 
 def _ring(radius: float, corners: int, start: float = -0.25) -> Points:
