@@ -36,7 +36,7 @@ from shared.processes.rendezvous import RendezvousListener, accept_peers, join_p
 from shared.processes.roles import PERFORMER, THINKER
 from shared.processes.secret import new_secret
 from shared.reporting import Stages
-from thinker.film.engine import FilmEngine, Fragment
+from thinker.film.engine import Film, FilmEngine, Fragment
 from thinker.film.video_encoder import VideoShape, open_encoder
 
 PROMPT = "two red circles move left over a blue sky"
@@ -205,21 +205,28 @@ class FilmPairBench:
         opened = [threading.Event() for _ in range(films)]
         made = {}
         for number in range(films):
-            film = None
-            while film is None:
-                film = self.engine.open_film(
-                    request_of(frames, number),
-                    on_fragment=watcher(number),
-                    on_end=end_all,
-                )
-                if film is None:  # the last run's films are not gone yet
-                    time.sleep(0.001)
-            made[number] = film
+            made[number] = self._open(frames, number, on_fragment=watcher(number), on_end=end_all)
             opened[number].set()
         for each in done:
             if not each.wait(WITHIN_S) or self.engine.fault is not None:
                 raise RuntimeFault(f"a film was not finished: {self.engine.fault}")
         return time.monotonic() - began, first[0]
+
+    def _open(
+        self,
+        frames: int,
+        seed: int,
+        *,
+        on_fragment: Callable[[Fragment], None],
+        on_end: Callable[[str], None],
+    ) -> Film:
+        """A film, once there is room for it: the last run's may not be gone yet."""
+        while self.engine.fault is None:
+            film = self.engine.open_film(request_of(frames, seed), on_fragment=on_fragment, on_end=on_end)
+            if film is not None:
+                return film
+            time.sleep(0.001)
+        raise RuntimeFault(self.engine.fault)
 
 
 @contextmanager

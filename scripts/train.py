@@ -39,7 +39,6 @@ FILM_PARTS = {
     "film-autoencoder": "films: frames to latents and back (a quarter of an hour on two cores)",
     "film-decoder": "films: its decoder further (half an hour)",
     "film-denoiser": "films: prompts to latents (an hour and a half)",
-    "film-checker": "films: what judges them (a quarter of an hour)",
 }
 EXAMPLES = """\
 examples:

@@ -50,6 +50,7 @@ export class FilmTimeline {
     canvas.height = (TOP_PX + 2 * LANE_PX + 20) * ratio;
     const pen = canvas.getContext('2d');
     const style = getComputedStyle(canvas);
+    const [quiet, well] = [style.color, style.outlineColor]; // resolved for the scheme, which properties are not
     pen.scale(ratio, ratio);
     pen.font = '12px system-ui, sans-serif';
     pen.textBaseline = 'middle';
@@ -57,9 +58,9 @@ export class FilmTimeline {
     const x = (ms) => LABEL_PX + ((ms - start) / (1000 * SECONDS)) * (width - LABEL_PX);
     Object.entries(LANES).forEach(([process, name], lane) => {
       const y = TOP_PX + lane * LANE_PX;
-      pen.fillStyle = style.getPropertyValue('--quiet');
+      pen.fillStyle = quiet;
       pen.fillText(name, 0, y + LANE_PX / 2 - 3);
-      pen.fillStyle = style.getPropertyValue('--well');
+      pen.fillStyle = well;
       pen.fillRect(LABEL_PX, y, width - LABEL_PX, LANE_PX - 6);
       for (const bar of this.bars.filter((each) => each.process === process)) {
         const [from, to] = [Math.max(LABEL_PX, x(bar.began)), x(bar.ended)];
@@ -72,13 +73,12 @@ export class FilmTimeline {
         }
       }
     });
-    pen.fillStyle = style.getPropertyValue('--quiet');
     const legend = [['denoise', '--solve'], ['remember', '--remember'], ['decode', '--decode'], ['encode', '--encode']];
     legend.forEach(([name, colour], place) => {
       const left = LABEL_PX + place * 90;
       pen.fillStyle = style.getPropertyValue(colour);
       pen.fillRect(left, TOP_PX + 2 * LANE_PX + 5, 10, 10);
-      pen.fillStyle = style.getPropertyValue('--quiet');
+      pen.fillStyle = quiet;
       pen.fillText(name, left + 15, TOP_PX + 2 * LANE_PX + 11);
     });
   }

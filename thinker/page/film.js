@@ -130,8 +130,10 @@ class FilmRoom {
   }
 
   #closed(reason) {
-    const said = this.fault ?? this.complete;
-    this.#show('ended', said ? said[0].toUpperCase() + said.slice(1) : reason || 'The connection was lost.');
+    const fault = this.fault ?? (this.complete ? '' : reason || 'The connection was lost.');
+    if (fault) this.#show('ended', fault[0].toUpperCase() + fault.slice(1));
+    else this.#show('idle', '');
+    if (this.complete) this.#note(this.complete);
     if (!this.complete && this.blocks.length) this.player.end();
     const file = this.blocks.length ? this.player.file() : null;
     if (file) {

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from shared.models.video_codec import ResidualBlock
+from shared.models.wan.layout import HEIGHT, WIDTH
 from shared.models.wan.taehv import SPACE_SCALE, TIME_SCALE, MemBlock, TaehvConfig, TaehvDecoder, TGrow
-from training.film.scenes import HEIGHT, WIDTH, DrawnFilm, Picture, random_prompt
+from training.film.scenes import DrawnFilm, Picture, random_prompt
 from training.loop import CHECKPOINT, TrainConfig, train
 from training.optimizers import muon
 

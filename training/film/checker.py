@@ -6,28 +6,28 @@ drawn films stands beside what it says of the model's.
 """
 
 import functools
+import itertools
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.models.wan.language import FilmColour, Figure, Motion, Number, Place, PocketPrompt, Size, Speed
+from shared.models.wan.language import Figure, FilmColour, Motion, Number, Place, PocketPrompt, Size, Speed
+from shared.models.wan.layout import HEIGHT, RADIUS, WIDTH
 from training.film.scenes import (
     BOUNCES_A_FRAME,
-    HEIGHT,
     PAINT,
     PIXELS_A_FRAME,
-    RADIUS,
-    WIDTH,
     DrawnFilm,
     Picture,
     outline_mask,
 )
 
 SPAN = 22  # frames that it looks at
-DIFFERENT = 38.0  # of 255: how far a pixel must be from the place's picture, its channels added up
+DIFFERENT = 60.0  # of 255: how far a pixel must be from the place's picture, its channels added up
 LEAST_AREA = 0.35  # of a small circle's
 ANGLES = 24
 GRID = 32  # pixels that a thing is compared in
@@ -64,20 +64,23 @@ def read_film(frames: Picture) -> PocketPrompt:
 
 @functools.cache
 def picture_of(place: Place) -> NDArray[np.float32]:
-    """The place without things."""
-    empty = DrawnFilm(PocketPrompt(place=place), 0, empty=True)
-    return empty.frame(0).astype(np.float32)
+    """The place without things, a little soft, as all that is compared with it."""
+    return _soft(DrawnFilm(PocketPrompt(place=place), 0, empty=True).frame(0))
+
+
+def _soft(picture: NDArray[Any]) -> NDArray[np.float32]:
+    """A decoder's edges are not as sharp as drawn ones."""
+    return np.asarray(cv2.GaussianBlur(picture.astype(np.float32), (5, 5), 0))
 
 
 def _place(frames: Picture) -> Place:
     """The place whose picture is nearest, by the median over time, in which things come and go."""
-    seen = np.median(frames, axis=0).astype(np.float32)
+    seen = _soft(np.median(frames, axis=0))
     return min(Place, key=lambda place: float(np.abs(seen - picture_of(place)).mean()))
 
 
 def _blobs(frame: Picture, place: Place) -> list[Blob]:
-    difference = np.abs(frame.astype(np.float32) - picture_of(place)).sum(-1)
-    differs = (cv2.GaussianBlur(difference, (3, 3), 0) > DIFFERENT).astype(np.uint8)
+    differs = (np.abs(_soft(frame) - picture_of(place)).sum(-1) > DIFFERENT).astype(np.uint8)
     differs = cv2.morphologyEx(differs, cv2.MORPH_CLOSE, np.ones((3, 3), np.uint8))
     count, labels, stats, centres = cv2.connectedComponentsWithStats(differs, connectivity=8)
     least = LEAST_AREA * np.pi * RADIUS[Size.SMALL] ** 2
@@ -86,7 +89,8 @@ def _blobs(frame: Picture, place: Place) -> list[Blob]:
         left, top, width, height, area = stats[label]
         if area >= least:
             whole = left > 0 and top > 0 and left + width < WIDTH and top + height < HEIGHT
-            found.append(Blob(*centres[label], float(area), labels == label, bool(whole)))
+            x, y = centres[label]
+            found.append(Blob(float(x), float(y), float(area), labels == label, bool(whole)))
     return found
 
 
@@ -146,7 +150,8 @@ def _on_grid(mask: Mask) -> Mask:
     rows, columns = np.nonzero(mask)
     scale = 0.42 * GRID / np.sqrt(len(rows))
     matrix = np.array(
-        [[scale, 0, GRID / 2 - scale * columns.mean()], [0, scale, GRID / 2 - scale * rows.mean()]], np.float32
+        [[scale, 0, GRID / 2 - scale * columns.mean()], [0, scale, GRID / 2 - scale * rows.mean()]],
+        np.float32,
     )
     return cv2.warpAffine(mask.astype(np.float32), matrix, (GRID, GRID), flags=cv2.INTER_LINEAR) > 0.5
 
@@ -157,12 +162,7 @@ def _overlap(one: Mask, other: Mask) -> float:
 
 def _motion(blobs: list[list[Blob]], frames: Picture) -> tuple[Motion, Speed]:
     """How things get from frame to frame: a steady path, up and down, or none, and then they spin."""
-    steps = [
-        (after.x - before.x, after.y - before.y)
-        for earlier, later in zip(blobs, blobs[1:], strict=False)
-        for before in earlier
-        if before.whole and (after := _followed(before, later)) is not None
-    ]
+    steps = _steps(blobs, whole=True) or _steps(blobs, whole=False)
     if not steps:
         return Motion.SPIN, Speed.STEADILY
     dx, dy = np.array(steps).T
@@ -177,9 +177,22 @@ def _motion(blobs: list[list[Blob]], frames: Picture) -> tuple[Motion, Speed]:
     return (Motion.DOWN if steady > 0 else Motion.UP), _nearest(PIXELS_A_FRAME, abs(steady))
 
 
+def _steps(blobs: list[list[Blob]], *, whole: bool) -> list[tuple[float, float]]:
+    """How far things get in a frame, in x and y; with `whole` those alone that no edge hides a part of."""
+    steps = []
+    for earlier, later in itertools.pairwise(blobs):
+        seen = [blob for blob in later if blob.whole or not whole]
+        steps += [
+            (after.x - before.x, after.y - before.y)
+            for before in earlier
+            if (before.whole or not whole) and (after := _followed(before, seen)) is not None
+        ]
+    return steps
+
+
 def _followed(before: Blob, later: list[Blob]) -> Blob | None:
     """The same thing a frame later."""
-    near = [blob for blob in later if blob.whole and abs(blob.x - before.x) < NEAR and abs(blob.y - before.y) < NEAR]
+    near = [blob for blob in later if abs(blob.x - before.x) < NEAR and abs(blob.y - before.y) < NEAR]
     return min(near, key=lambda blob: np.hypot(blob.x - before.x, blob.y - before.y), default=None)
 
 
@@ -204,4 +217,3 @@ def _turning(blobs: list[list[Blob]], frames: Picture) -> Speed:
 def _nearest(paces: dict[Speed, float], pace: float) -> Speed:
     """In ratio."""
     return min(paces, key=lambda speed: abs(np.log(paces[speed] / max(pace, 1e-3))))
-

@@ -20,6 +20,7 @@ from torch.nn import functional as F
 from shared.models.wan.decoders import LatentScale
 from shared.models.wan.dit import PATCH, TRAIN_TIMESTEPS, DiTBlock, DiTConfig, WanDiT, attention
 from shared.models.wan.language import PocketPrompt
+from shared.models.wan.layout import Start
 from shared.models.wan.pocket_text import PocketTextEncoder
 from shared.models.wan.schedule import Solver, shifted
 from shared.models.wan.taehv import TaehvDecoder
@@ -36,6 +37,7 @@ FIRST_WEIGHT = 1.5  # of a film's first block, which has nothing to look back at
 FIRST_BLOCK_STEPS = (0, 2, 4)  # of every five, in which nothing else is trained on
 CONTEXT_NOISE = 0.06  # at most, on clean blocks: what the runtime looks back at is not perfect either
 MOST_PROMINENT = 5.0
+SHOWN = 8  # films of a sample sheet
 SETTLED_PARTS = 2  # from the beginning
 STEPS_A_PART = 40  # and one more every so many steps, while others are still being made
 
@@ -68,7 +70,9 @@ class Denoiser(nn.Module):
         nn.init.zeros_(self.dit.head.modulation)
         nn.init.zeros_(self.dit.head.head.weight)
 
-    def flow(self, latents: Tensor, sigma_BF: Tensor, prompts: list[PocketPrompt]) -> Tensor:
+    def flow(
+        self, latents: Tensor, sigma_BF: Tensor, prompts: list[PocketPrompt], layouts: list[list[Start]]
+    ) -> Tensor:
         """The flow of whole sequences, of which each block sees itself and those before."""
         tokens = latents.shape[-2] * latents.shape[-1] // (PATCH[1] * PATCH[2]) * BLOCK
 
@@ -78,7 +82,7 @@ class Denoiser(nn.Module):
             return torch.cat(blocks, dim=2)
 
         out: Tensor = self.dit(
-            latents, sigma_BF * TRAIN_TIMESTEPS, self.dit.text_kv(self.text(prompts)), attend
+            latents, sigma_BF * TRAIN_TIMESTEPS, self.dit.text_kv(self.text(prompts, layouts)), attend
         )
         return out
 
@@ -87,6 +91,7 @@ class Denoiser(nn.Module):
 class _Batch:
     latents: Tensor  # [B, SEQUENCE, C, H, W], normalised
     prompts: list[PocketPrompt]
+    layouts: list[list[Start]]
     begins: Tensor  # [B]: the sequence is the film's beginning
 
 
@@ -105,14 +110,15 @@ class _Data:
         ready = min(self._parts, SETTLED_PARTS + step // STEPS_A_PART)
         while len(self._loaded) < ready:
             self._loaded.append(self._part(len(self._loaded)))
-        latents, prompts, begins = [], [], []
+        latents, prompts, layouts, begins = [], [], [], []
         for _ in range(size):
             films, number = self._loaded[rng.integers(ready)], int(rng.integers(FILMS))
             start = 0 if beginnings else int(rng.choice(range(0, LATENTS - SEQUENCE + 1, BLOCK)))
             latents.append(films.latents[number, start : start + length].float())
             prompts.append(films.prompts[number])
+            layouts.append(films.layouts[number])
             begins.append(start == 0)
-        return _Batch(self._scale.normalised(torch.stack(latents)), prompts, torch.tensor(begins))
+        return _Batch(self._scale.normalised(torch.stack(latents)), prompts, layouts, torch.tensor(begins))
 
 
 def train_denoiser(
@@ -147,12 +153,11 @@ def train_denoiser(
         sample = _Batch(
             scale.normalised(judged.latents[:32, :SEQUENCE].float()),
             judged.prompts[:32],
+            judged.layouts[:32],
             torch.ones(32, dtype=torch.bool),
         )
         error, weight = _weighted_error(model, sample)
-        _write_sheet(
-            model, judged.prompts[:8], scale, decoder, grid=(rows, columns), path=config.folder / "sample.png"
-        )
+        _write_sheet(model, judged, scale, decoder, grid=(rows, columns), path=config.folder / "sample.png")
         return {"judged_flow": float((error * weight).sum() / weight.sum())}
 
     average = train(config, model, losses, evaluate, resume=resume, optimizer=partial(muon, inner=_is_matrix))
@@ -189,7 +194,7 @@ def _weighted_error(model: Denoiser, sample: _Batch) -> tuple[Tensor, Tensor]:
     noise = torch.randn_like(clean)
     noisy = torch.lerp(clean, noise, by_frame[1][..., None, None, None])
     with torch.autocast(clean.device.type, torch.bfloat16):
-        flow = model.flow(noisy, by_frame[0], sample.prompts)
+        flow = model.flow(noisy, by_frame[0], sample.prompts, sample.layouts)
     squared = (flow.float() - (noise - clean)).square() * prominence(clean)
     return squared.mean((2, 3, 4)), by_frame[2]
 
@@ -209,7 +214,7 @@ def prominence(latents: Tensor) -> Tensor:
 
 @torch.no_grad()
 def sample_films(
-    model: Denoiser, prompts: list[PocketPrompt], grid: tuple[int, int], *,
+    model: Denoiser, prompts: list[PocketPrompt], layouts: list[list[Start]], grid: tuple[int, int], *,
     latents: int, steps: int, seed: int, solver: Solver = Solver.EULER, shift: float = SHIFT,
 ) -> Tensor:  # fmt: skip
     """Films of all prompts at once, without a cache: normalised latents [B, latents, C, H, W]."""
@@ -226,7 +231,7 @@ def sample_films(
             sigma = torch.zeros(len(prompts), frames)
             sigma[:, -BLOCK:] = now
             with torch.autocast("cpu", torch.bfloat16):
-                flow = model.flow(torch.cat([past, x], dim=1), sigma, prompts)[:, -BLOCK:].float()
+                flow = model.flow(torch.cat([past, x], dim=1), sigma, prompts, layouts)[:, -BLOCK:].float()
             if solver is Solver.EULER:
                 x = x + (after - now) * flow
             else:
@@ -236,11 +241,14 @@ def sample_films(
 
 
 def _write_sheet(
-    model: Denoiser, prompts: list[PocketPrompt], scale: LatentScale, decoder: TaehvDecoder, *,
+    model: Denoiser, judged: LatentFilms, scale: LatentScale, decoder: TaehvDecoder, *,
     grid: tuple[int, int], path: Path,
 ) -> None:  # fmt: skip
-    """Some frames of a film for each prompt, one below the other, with the prompt above."""
-    films = decoder.decode_clips(scale(sample_films(model, prompts, grid, latents=SEQUENCE, steps=4, seed=1)))
+    """Some frames of some films, one below the other, with their prompts above."""
+    prompts = judged.prompts[:SHOWN]
+    films = decoder.decode_clips(
+        scale(sample_films(model, prompts, judged.layouts[:SHOWN], grid, latents=SEQUENCE, steps=4, seed=1))
+    )
     rows = []
     for prompt, film in zip(prompts, films, strict=True):
         strip = torch.cat(list(film[[0, 4, 8, 16, 24, 32]]), dim=-1).permute(1, 2, 0)

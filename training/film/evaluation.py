@@ -1,4 +1,4 @@
-"""How well the pocket model makes what it is asked for, judged by a network that never saw a film of it."""
+"""How well the pocket model makes what it is asked for, judged on its frames by rules."""
 
 import dataclasses
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ from shared.film_request import FilmRequest, Scene
 from shared.models.film import FilmFamily
 from shared.models.single_film import make_film
 from shared.models.wan.language import SLOTS, Motion, PocketPrompt, read_prompt
-from training.film.checker import SPAN, FilmChecker
+from training.film.checker import SPAN, read_film
 from training.film.scenes import DrawnFilm, held_out, random_prompt
 
 DIRECTIONS = (Motion.LEFT, Motion.RIGHT, Motion.UP, Motion.DOWN)
@@ -70,9 +70,7 @@ def film_of(family: FilmFamily, prompt: str, frames: int, seed: int) -> Iterator
     return (made for _, made in make_film(family, request))
 
 
-def evaluate_words(
-    family: FilmFamily, checker: FilmChecker, count: int, told: Told = lambda _: None
-) -> list[Measure]:
+def evaluate_words(family: FilmFamily, count: int, told: Told = lambda _: None) -> list[Measure]:
     """Share of held-out prompts of which the checker sees each word, in the film's two halves."""
     right: dict[str, list[bool]] = {slot: [] for slot in (*SLOTS, "direction")}
     drawn: dict[str, list[bool]] = {slot: [] for slot in (*SLOTS, "direction")}
@@ -82,8 +80,8 @@ def evaluate_words(
         frames = np.concatenate(list(film_of(family, prompt.words(), FRAMES, seed=number)))
         real = DrawnFilm(prompt, number).frames(FRAMES)
         for start in (0, FRAMES - SPAN):
-            _compare(right, prompt, checker.read(frames[start:]))
-            _compare(drawn, prompt, checker.read(real[start:]))
+            _compare(right, prompt, read_film(frames[start:]))
+            _compare(drawn, prompt, read_film(real[start:]))
         steadiness.append(jump_at_blocks(frames, family))
         told(f"{number + 1} of {count} films")
     goals = {"colour": 0.9, "shape": 0.9, "number": 0.9, "direction": 0.9, "place": 0.9}
@@ -116,9 +114,7 @@ def jump_at_blocks(frames: Frames, family: FilmFamily) -> float:
     return float(change[border].mean() / max(change[~border].mean(), 1e-3))
 
 
-def evaluate_length(
-    family: FilmFamily, checker: FilmChecker, frames: int, told: Told = lambda _: None
-) -> list[Measure]:
+def evaluate_length(family: FilmFamily, frames: int, told: Told = lambda _: None) -> list[Measure]:
     """Whether a film's end is still what was asked for, and looks like its beginning."""
     hits: dict[str, list[bool]] = {"beginning": [], "end": []}
     drifts: list[float] = []
@@ -132,7 +128,7 @@ def evaluate_length(
         quarter = len(film) // 4
         for name, piece in (("beginning", film[:quarter]), ("end", film[-quarter:])):
             for start in range(0, len(piece) - SPAN, SPAN):
-                seen = checker.read(piece[start:])
+                seen = read_film(piece[start:])
                 hits[name] += [getattr(asked, slot) is getattr(seen, slot) for slot in SLOTS]
         drifts.append(_drift(film[:quarter], film[-quarter:]))
     return [

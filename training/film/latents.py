@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from shared.models.wan.language import SLOTS, PocketPrompt
+from shared.models.wan.language import PocketPrompt
+from shared.models.wan.layout import Start
 from training.files import digest_of, read, write
 from training.film.autoencoder import PocketEncoder, frames_of, to_tensor
 from training.film.scenes import DrawnFilm, random_prompt
@@ -24,35 +25,34 @@ class LatentFilms:
 
     latents: Tensor
     prompts: list[PocketPrompt]
+    layouts: list[list[Start]]
 
 
 def part_of(folder: Path, encoder: PocketEncoder, number: int, *, judged: bool = False) -> LatentFilms:
     """Part `number`, read if it was made before for this encoder, else made. `judged`: never trained on."""
     kind = "judged" if judged else "films"
     path = folder / f"{kind}-{digest_of(encoder.state_dict().values())}-v{VERSION}-{number}.pt"
+    films = _films(number, judged=judged)
     if not path.exists():
-        made = _make(encoder, number, judged=judged)
-        choices = [[list(SLOTS[slot]).index(getattr(p, slot)) for slot in SLOTS] for p in made.prompts]
-        write(path, {"latents": made.latents, "choices": torch.tensor(choices)})
-    saved = read(path)
-    prompts = [
-        PocketPrompt(**{slot: list(SLOTS[slot])[n] for slot, n in zip(SLOTS, row, strict=True)})
-        for row in saved["choices"].tolist()
-    ]
-    return LatentFilms(saved["latents"], prompts)
+        write(path, {"latents": _latents(encoder, films)})
+    return LatentFilms(
+        read(path)["latents"], [film.prompt for film in films], [film.starts for film in films]
+    )
+
+
+def _films(number: int, *, judged: bool) -> list[DrawnFilm]:
+    rng = np.random.default_rng((number, int(judged), 5))
+    return [DrawnFilm(random_prompt(rng, judged=judged), int(rng.integers(2**31))) for _ in range(FILMS)]
 
 
 @torch.no_grad()
-def _make(encoder: PocketEncoder, number: int, *, judged: bool) -> LatentFilms:
-    rng = np.random.default_rng((number, int(judged), 5))
-    prompts, latents = [], []
-    for _ in range(FILMS):
-        film = DrawnFilm(random_prompt(rng, judged=judged), int(rng.integers(2**31)))
+def _latents(encoder: PocketEncoder, films: list[DrawnFilm]) -> Tensor:
+    latents = []
+    for film in films:
         frames = to_tensor(film.frames(frames_of(LATENTS)))[None]
         with torch.autocast("cpu", torch.bfloat16):
             latents.append(encoder(frames).half())
-        prompts.append(film.prompt)
-    return LatentFilms(torch.cat(latents), prompts)
+    return torch.cat(latents)
 
 
 def statistics(parts: Iterator[LatentFilms]) -> tuple[Tensor, Tensor]:

@@ -6,7 +6,6 @@ A stage's folder under `runs/` holds `checkpoint.pt`, `log.jsonl`, a sample, and
 from dataclasses import dataclass
 from pathlib import Path
 
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from shared.checkpoint import FILE, config_digest, load_weights, save_weights
@@ -17,14 +16,11 @@ from training.context import TrainRun
 from training.errors import TrainingError
 from training.files import read
 from training.film.autoencoder import Autoencoder, train_autoencoder
-from training.film.checker import FilmChecker, train_checker
 from training.film.denoiser import Denoiser, latent_scale, train_denoiser
 from training.film.latents import part_of
 from training.film.recipes import FilmRecipe, StageRecipe
 from training.loop import CHECKPOINT
 from training.recipes import load_recipe
-
-CHECKER_FILE = Path(__file__).parent / "weights" / "checker.safetensors"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,19 +77,11 @@ def denoiser(context: FilmContext) -> None:
     run.finish(network)
 
 
-def checker(context: FilmContext) -> None:
-    """What judges films."""
-    recipe = context.recipe().checker
-    run = context.run("checker", recipe)
-    if not run.is_done:
-        run.finish(train_checker(run.config, batch=recipe.batch, resume=run.resumes))
-
-
-STAGES = {"autoencoder": autoencoder, "decoder": decoder, "denoiser": denoiser, "checker": checker}
+STAGES = {"autoencoder": autoencoder, "decoder": decoder, "denoiser": denoiser}
 
 
 def pack(context: FilmContext, out: Path) -> Path:
-    """Write `out`/model.safetensors for the runtime, and the checker's weights beside it.
+    """Write `out`/model.safetensors for the runtime.
 
     Of a stage that is still in training the averaged weights of its last checkpoint are taken.
 
@@ -110,10 +98,7 @@ def pack(context: FilmContext, out: Path) -> Path:
         coder.load_state_dict(refined)
     weights.decoder = coder.decoder
     path = save_weights(weights, out, config_digest(context.model))
-    judge = FilmChecker()
-    judge.load_state_dict(_trained(context, "checker"))
-    save_file({k: v.half() for k, v in judge.state_dict().items()}, out / CHECKER_FILE.name)
-    print(f"pack: wrote {path}, {path.stat().st_size / 1e6:.1f} MB, and {out / CHECKER_FILE.name}")
+    print(f"pack: wrote {path}, {path.stat().st_size / 1e6:.1f} MB")
     return path
 
 

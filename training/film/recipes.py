@@ -24,7 +24,6 @@ class FilmRecipe:
     autoencoder: StageRecipe
     decoder: StageRecipe
     denoiser: StageRecipe
-    checker: StageRecipe
     parts: int = 40
 
     def __post_init__(self) -> None:

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.models.wan.language import Figure, FilmColour, Motion, Number, Place, PocketPrompt, Size, Speed
+from shared.models.wan.layout import HEIGHT, RADIUS, WIDTH, Start, arrange
 
-WIDTH, HEIGHT, FPS = 160, 96, 16
+FPS = 16
 PLACE_SEEDS = {  # of how a place always looks
     Place.SKY: 2, Place.FIELD: 2, Place.WALL: 0, Place.NIGHT: 5, Place.DESERT: 5, Place.SUNSET: 5,
     Place.SEA: 3,
@@ -27,7 +28,6 @@ Rgb = tuple[float, float, float]
 Picture = NDArray[np.uint8]
 Points = NDArray[np.float64]
 
-RADIUS = {Size.SMALL: 8.5, Size.MEDIUM: 12.5, Size.LARGE: 18.0}
 PIXELS_A_FRAME = {Speed.SLOWLY: 0.7, Speed.STEADILY: 1.6, Speed.FAST: 3.2}
 TURNS_A_FRAME = {Speed.SLOWLY: 1 / 80, Speed.STEADILY: 1 / 36, Speed.FAST: 1 / 16}
 BOUNCES_A_FRAME = {Speed.SLOWLY: 1 / 32, Speed.STEADILY: 1 / 18, Speed.FAST: 1 / 10}
@@ -67,13 +67,6 @@ def _any_of(kind: type[EnumT], rng: np.random.Generator, shares: list[float] | N
 
 
 @dataclass(frozen=True, slots=True)
-class _Placed:
-    x: float
-    y: float
-    phase: float
-
-
-@dataclass(frozen=True, slots=True)
 class Placement:
     """Where a thing is, in pixels, how far it is turned, in radians, and whether it looks to the left."""
 
@@ -97,7 +90,7 @@ class DrawnFilm:
         rng = np.random.default_rng(seed)
         self._radius = RADIUS[prompt.size] * (rng.uniform(0.93, 1.07) if varied else 1.0)
         self._paint = _varied(PAINT[prompt.colour], rng) if varied else PAINT[prompt.colour]
-        self._things = [] if empty else self._arranged(rng)
+        self.starts = [] if empty else arrange(prompt, self._radius, rng)
         usual = np.random.default_rng(PLACE_SEEDS[prompt.place])
         self._background = _Background(prompt.place, rng if varied else usual, moving=varied)
 
@@ -112,31 +105,11 @@ class DrawnFilm:
         """Frames from `start` on: uint8 [count, HEIGHT, WIDTH, 3]."""
         return np.stack([self.frame(start + n) for n in range(count)])
 
-    def _arranged(self, rng: np.random.Generator) -> list[_Placed]:
-        """Places for all things that keep apart, whatever they do."""
-        number = list(Number).index(self.prompt.number) + 1
-        motion, margin = self.prompt.motion, self._radius + 2
-        apart = 2.3 * self._radius
-        while True:
-            x = rng.uniform(margin, WIDTH - margin, number)
-            y = rng.uniform(margin, HEIGHT - margin, number)
-            if motion is Motion.BOUNCE:
-                y = np.full(number, HEIGHT - margin - 4)
-            dx = np.abs(x[:, None] - x)
-            dy = np.abs(y[:, None] - y)
-            if motion in {Motion.LEFT, Motion.RIGHT}:
-                dx = np.minimum(dx, WIDTH + 2 * margin - dx)
-            elif motion in {Motion.UP, Motion.DOWN}:
-                dy = np.minimum(dy, HEIGHT + 2 * margin - dy)
-            if (np.hypot(dx, dy) + np.eye(number) * 1e3).min() > apart:
-                return [_Placed(*at, phase=rng.uniform()) for at in zip(x, y, strict=True)]
-            apart *= 0.995  # three large ones bouncing hardly fit
-
     def places(self, number: int) -> list[Placement]:
         """Where things are in frame `number`."""
-        return [self._place_of(thing, number) for thing in self._things]
+        return [self._place_of(thing, number) for thing in self.starts]
 
-    def _place_of(self, thing: _Placed, number: int) -> Placement:
+    def _place_of(self, thing: Start, number: int) -> Placement:
         motion, speed, margin = self.prompt.motion, self.prompt.speed, self._radius + 2
         x, y, angle = thing.x, thing.y, 0.0
         path = number * PIXELS_A_FRAME[speed]

@@ -114,7 +114,7 @@ class WanFamily:
     @torch.inference_mode()
     def change_prompt(self, state: FilmState, prompt: str) -> None:
         assert self._text is not None
-        state.text = self._dit.text_kv(self._text.encode(prompt).to(self._device.dtype))
+        state.text = self._dit.text_kv(self._text.encode(prompt, state.seed).to(self._device.dtype))
 
     def denoise(self, state: FilmState, block: int, stopped: Callable[[], bool]) -> Tensor | None:
         shape, schedule = self.config.block_shape, self.config.schedule

@@ -5,6 +5,7 @@ import html
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -12,29 +13,31 @@ from shared.devices import Device
 from shared.errors import CheckpointError
 from shared.models.wan.dit import DiTConfig
 from shared.models.wan.language import read_prompt
+from shared.models.wan.layout import RADIUS, arrange
 from shared.models.wan.pocket_text import PocketTextEncoder
 
 
 class TextEncoder(Protocol):
     """Prompts to vectors."""
 
-    def encode(self, prompt: str) -> Tensor:
-        """[1, L, text dim], on the device, for `WanDiT.text_kv`."""
+    def encode(self, prompt: str, seed: int) -> Tensor:
+        """[1, L, text dim], on the device, for `WanDiT.text_kv`; `seed` is for what a prompt leaves open."""
 
     def warnings(self, prompt: str) -> list[str]:
         """What of a prompt is taken for something else, or left out."""
 
 
 class PocketText:
-    """The small model's own encoder: seven choices."""
+    """The small model's own encoder: seven choices, and a layout that the seed decides."""
 
     def __init__(self, network: PocketTextEncoder) -> None:
         self._network = network
 
     @torch.inference_mode()
-    def encode(self, prompt: str) -> Tensor:
+    def encode(self, prompt: str, seed: int) -> Tensor:
         choices, _ = read_prompt(prompt)
-        vectors: Tensor = self._network([choices])
+        layout = arrange(choices, RADIUS[choices.size], np.random.default_rng(seed))
+        vectors: Tensor = self._network([choices], [layout])
         return vectors
 
     def warnings(self, prompt: str) -> list[str]:
@@ -48,9 +51,10 @@ class HashedText:
         self._shape = (1, config.text_len, config.text_dim)
         self._device = device
 
-    def encode(self, prompt: str) -> Tensor:
-        seed = int.from_bytes(hashlib.blake2b(prompt.encode(), digest_size=7).digest())
-        vectors = torch.randn(self._shape, generator=torch.Generator().manual_seed(seed))
+    def encode(self, prompt: str, seed: int) -> Tensor:
+        del seed
+        of_prompt = int.from_bytes(hashlib.blake2b(prompt.encode(), digest_size=7).digest())
+        vectors = torch.randn(self._shape, generator=torch.Generator().manual_seed(of_prompt))
         return vectors.to(self._device.torch)
 
     def warnings(self, prompt: str) -> list[str]:
@@ -83,7 +87,8 @@ class Umt5Text:
         self._device = device.torch
 
     @torch.inference_mode()
-    def encode(self, prompt: str) -> Tensor:
+    def encode(self, prompt: str, seed: int) -> Tensor:
+        del seed
         tokens = self._tokenizer(
             cleaned(prompt),
             max_length=self._length,

@@ -6,8 +6,8 @@ gives one frame and passes by the convolutions over time between resolutions; ev
 A causal convolution over three frames is three convolutions over one: for its own output, for the next and
 for the one after. So every frame is read once, when it comes, by one convolution over pictures; what it adds
 to the two outputs that follow is all that a stream remembers (`VaeMemory`, which the caller owns, one for
-each film). Nothing is padded, joined or read again, and convolutions over pictures take less time than those over
-frames, on CPUs by a fifth to a half. Weights live in the modules.
+each film). Nothing is padded, joined or read again, and convolutions over pictures take less time than those
+over frames, on CPUs by a fifth to a half. Weights live in the modules.
 
 Tensors lie as T frames, H height, W width, C channels, so that a norm over channels is one over neighbours in
 memory, and convolutions get what they call channels-last.
