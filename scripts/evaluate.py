@@ -21,6 +21,7 @@ from rich.table import Table
 from benchmarks.result import machine
 from scripts.arguments import add_config_argument, seed_number
 from scripts.bench import positive
+from scripts.evaluate_film import evaluate_film
 from scripts.output import check_target, write_json
 from shared.devices import check_device
 from shared.errors import ConfigError, RuntimeFault
@@ -44,6 +45,9 @@ examples:
   evaluate --json v.json --card docs/pocket-model.md  ... and write the card's table and gates
   evaluate --short                                    quickly, and fail if the weights do worse than they did
 
+  evaluate --film --card docs/wan-pocket.md           the film model: its card, sample sheet and gates
+  evaluate --film --short                             ... quickly, and fail if it does worse than it did
+
   evaluate --user USER.mp4 --minutes 10               somebody to talk to, on film; a JSON tells what is asked
   live --input USER.mp4 --record OUT.mp4 --report R.json
   evaluate --recording OUT.mp4 --report R.json        the first minute of that session against its last
@@ -65,6 +69,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--short", action="store_true", help="measure little, and fail below the gates of the card"
+    )
+    parser.add_argument(
+        "--film", action="store_true", help="of the film model wan-pocket, by its frames (about 6 minutes)"
     )
     parser.add_argument(
         "--user", type=Path, metavar="FILE.mp4",
@@ -108,6 +115,8 @@ def run(args: argparse.Namespace) -> int:
         importlib.import_module("training.evaluation.levels")
     except ModuleNotFoundError as error:
         raise RuntimeFault(f"{error.name} is missing: pip install 'thinker-performer[dev]'") from None
+    if args.film:
+        return evaluate_film(args)
     if args.json is not None:
         check_target(args.json)
     if args.user is not None:

@@ -22,7 +22,8 @@ import simplejpeg
 import uvicorn
 from playwright.sync_api import Browser, Page, sync_playwright
 from starlette.applications import Starlette
-from starlette.routing import WebSocketRoute
+from starlette.responses import JSONResponse
+from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from protocol import messages as m
@@ -226,7 +227,13 @@ def serving(app: Starlette) -> Iterator[str]:
 def agent() -> Iterator[FakeAgent]:
     """The fake agent, being served."""
     agent = FakeAgent()
-    app = Starlette(routes=[*static_files.ROUTES, WebSocketRoute("/v1/session", agent.session)])
+    app = Starlette(
+        routes=[
+            *static_files.ROUTES,
+            Route("/v1/models", lambda _: JSONResponse({"data": [{"id": "fake", "workload": "live"}]})),
+            WebSocketRoute("/v1/session", agent.session),
+        ]
+    )
     with serving(app) as agent.origin:
         yield agent
 

@@ -55,13 +55,18 @@ def markdown(measured: Mapping[str, float], head: str) -> str:
 
 
 def write_card(path: Path, measured: Mapping[str, float], head: str) -> None:
-    """Put the table between the two markers of a card.
+    """Put the table between the two markers of a card; raises as `write_table` does."""
+    write_table(path, markdown(measured, head))
+
+
+def write_table(path: Path, table: str) -> None:
+    """Put any table between the two markers of a card.
 
     Raises:
         TrainingError: there is no such file, or no such markers in it.
     """
     before, after = around_table(path)
-    path.write_text(f"{before}{BEGIN}\n{markdown(measured, head)}\n{END}{after}", encoding="utf-8")
+    path.write_text(f"{before}{BEGIN}\n{table}\n{END}{after}", encoding="utf-8")
 
 
 def around_table(path: Path) -> tuple[str, str]:
