@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from shared.models.wan.decoders import LatentScale
 from shared.models.wan.dit import PATCH, TRAIN_TIMESTEPS, DiTBlock, DiTConfig, WanDiT, attention
 from shared.models.wan.language import PocketPrompt
-from shared.models.wan.layout import Start
+from shared.models.wan.layout import Start, raised
 from shared.models.wan.pocket_text import PocketTextEncoder
 from shared.models.wan.schedule import Solver, shifted
 from shared.models.wan.taehv import TaehvDecoder
@@ -70,9 +70,7 @@ class Denoiser(nn.Module):
         nn.init.zeros_(self.dit.head.modulation)
         nn.init.zeros_(self.dit.head.head.weight)
 
-    def flow(
-        self, latents: Tensor, sigma_BF: Tensor, prompts: list[PocketPrompt], layouts: list[list[Start]]
-    ) -> Tensor:
+    def flow(self, latents: Tensor, sigma_BF: Tensor, prompts: list[PocketPrompt]) -> Tensor:
         """The flow of whole sequences, of which each block sees itself and those before."""
         tokens = latents.shape[-2] * latents.shape[-1] // (PATCH[1] * PATCH[2]) * BLOCK
 
@@ -82,7 +80,7 @@ class Denoiser(nn.Module):
             return torch.cat(blocks, dim=2)
 
         out: Tensor = self.dit(
-            latents, sigma_BF * TRAIN_TIMESTEPS, self.dit.text_kv(self.text(prompts, layouts)), attend
+            latents, sigma_BF * TRAIN_TIMESTEPS, self.dit.text_kv(self.text(prompts)), attend
         )
         return out
 
@@ -192,9 +190,11 @@ def _weighted_error(model: Denoiser, sample: _Batch) -> tuple[Tensor, Tensor]:
     weight[:, 0] *= FIRST_WEIGHT
     by_frame = [x.repeat_interleave(BLOCK, dim=1) for x in (sigma, disturbed, weight)]
     noise = torch.randn_like(clean)
+    for row in sample.begins.nonzero().flatten().tolist():
+        noise[row, :BLOCK] += raised(sample.layouts[row], *clean.shape[2:])
     noisy = torch.lerp(clean, noise, by_frame[1][..., None, None, None])
     with torch.autocast(clean.device.type, torch.bfloat16):
-        flow = model.flow(noisy, by_frame[0], sample.prompts, sample.layouts)
+        flow = model.flow(noisy, by_frame[0], sample.prompts)
     squared = (flow.float() - (noise - clean)).square() * prominence(clean)
     return squared.mean((2, 3, 4)), by_frame[2]
 
@@ -227,11 +227,13 @@ def sample_films(
         past = done[:, -(SEQUENCE - BLOCK) :]
         frames = past.shape[1] + BLOCK
         x = torch.randn(len(prompts), BLOCK, channels, rows, columns)
+        if not past.shape[1]:
+            x += torch.stack([raised(each, channels, rows, columns) for each in layouts])[:, None]
         for now, after in itertools.pairwise(times):
             sigma = torch.zeros(len(prompts), frames)
             sigma[:, -BLOCK:] = now
             with torch.autocast("cpu", torch.bfloat16):
-                flow = model.flow(torch.cat([past, x], dim=1), sigma, prompts, layouts)[:, -BLOCK:].float()
+                flow = model.flow(torch.cat([past, x], dim=1), sigma, prompts)[:, -BLOCK:].float()
             if solver is Solver.EULER:
                 x = x + (after - now) * flow
             else:

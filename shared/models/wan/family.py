@@ -56,6 +56,7 @@ class FilmState:
         self.cache = cache
         self.text: list[TextKV] = []
         self.seed = 0
+        self.layout: Tensor | None = None
 
 
 class WanFamily:
@@ -107,14 +108,16 @@ class WanFamily:
         ]
 
     def begin_scene(self, state: FilmState, prompt: str, seed: int) -> None:
+        assert self._text is not None
         state.cache.reset()
         state.seed = seed
+        state.layout = self._text.layout(prompt, seed)
         self.change_prompt(state, prompt)
 
     @torch.inference_mode()
     def change_prompt(self, state: FilmState, prompt: str) -> None:
         assert self._text is not None
-        state.text = self._dit.text_kv(self._text.encode(prompt, state.seed).to(self._device.dtype))
+        state.text = self._dit.text_kv(self._text.encode(prompt).to(self._device.dtype))
 
     def denoise(self, state: FilmState, block: int, stopped: Callable[[], bool]) -> Tensor | None:
         shape, schedule = self.config.block_shape, self.config.schedule
@@ -122,7 +125,10 @@ class WanFamily:
 
         def noise(step: int) -> Tensor:
             generator = unit_generator(state.seed, block, f"step {step}")
-            return torch.randn(shape, generator=generator).to(self._device.torch)
+            made = torch.randn(shape, generator=generator)
+            if state.layout is not None and in_scene == step == 0:
+                made += state.layout
+            return made.to(self._device.torch)
 
         def flow(x: Tensor, timestep: float) -> Tensor:
             return self._run(state, x, timestep)
@@ -137,6 +143,7 @@ class WanFamily:
     def end_film(self, state: FilmState) -> None:
         state.cache.clear()
         state.text = []
+        state.layout = None
 
     def init_decoder(self) -> Any:
         return self._decoder.new_memory()
@@ -213,7 +220,8 @@ def _load_published(weights: WanWeights, config: WanConfig, sources: Sources, fo
 
 def _text_encoder(weights: WanWeights, config: WanConfig, folder: Path | None, device: Device) -> TextEncoder:
     if config.text is TextKind.POCKET:
-        return PocketText(weights.text.to(device.torch).eval().requires_grad_(False))
+        network = weights.text.to(device.torch).eval().requires_grad_(False)
+        return PocketText(network, config.block_shape[1:])
     if config.sources is None:
         return HashedText(config.dit, device)
     sources = config.sources

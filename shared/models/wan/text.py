@@ -13,15 +13,18 @@ from shared.devices import Device
 from shared.errors import CheckpointError
 from shared.models.wan.dit import DiTConfig
 from shared.models.wan.language import read_prompt
-from shared.models.wan.layout import RADIUS, arrange
+from shared.models.wan.layout import RADIUS, arrange, raised
 from shared.models.wan.pocket_text import PocketTextEncoder
 
 
 class TextEncoder(Protocol):
     """Prompts to vectors."""
 
-    def encode(self, prompt: str, seed: int) -> Tensor:
-        """[1, L, text dim], on the device, for `WanDiT.text_kv`; `seed` is for what a prompt leaves open."""
+    def encode(self, prompt: str) -> Tensor:
+        """[1, L, text dim], on the device, for `WanDiT.text_kv`."""
+
+    def layout(self, prompt: str, seed: int) -> Tensor | None:
+        """What is added to the noise that a scene begins as, [C, H, W]; None for nothing."""
 
     def warnings(self, prompt: str) -> list[str]:
         """What of a prompt is taken for something else, or left out."""
@@ -30,15 +33,20 @@ class TextEncoder(Protocol):
 class PocketText:
     """The small model's own encoder: seven choices, and a layout that the seed decides."""
 
-    def __init__(self, network: PocketTextEncoder) -> None:
+    def __init__(self, network: PocketTextEncoder, latent_shape: tuple[int, int, int]) -> None:
         self._network = network
+        self._latent_shape = latent_shape
 
     @torch.inference_mode()
-    def encode(self, prompt: str, seed: int) -> Tensor:
+    def encode(self, prompt: str) -> Tensor:
         choices, _ = read_prompt(prompt)
-        layout = arrange(choices, RADIUS[choices.size], np.random.default_rng(seed))
-        vectors: Tensor = self._network([choices], [layout])
+        vectors: Tensor = self._network([choices])
         return vectors
+
+    def layout(self, prompt: str, seed: int) -> Tensor | None:
+        choices, _ = read_prompt(prompt)
+        starts = arrange(choices, RADIUS[choices.size], np.random.default_rng(seed))
+        return raised(starts, *self._latent_shape)
 
     def warnings(self, prompt: str) -> list[str]:
         return read_prompt(prompt)[1]
@@ -51,11 +59,14 @@ class HashedText:
         self._shape = (1, config.text_len, config.text_dim)
         self._device = device
 
-    def encode(self, prompt: str, seed: int) -> Tensor:
-        del seed
+    def encode(self, prompt: str) -> Tensor:
         of_prompt = int.from_bytes(hashlib.blake2b(prompt.encode(), digest_size=7).digest())
         vectors = torch.randn(self._shape, generator=torch.Generator().manual_seed(of_prompt))
         return vectors.to(self._device.torch)
+
+    def layout(self, prompt: str, seed: int) -> Tensor | None:
+        del prompt, seed
+        return None
 
     def warnings(self, prompt: str) -> list[str]:
         del prompt
@@ -87,8 +98,7 @@ class Umt5Text:
         self._device = device.torch
 
     @torch.inference_mode()
-    def encode(self, prompt: str, seed: int) -> Tensor:
-        del seed
+    def encode(self, prompt: str) -> Tensor:
         tokens = self._tokenizer(
             cleaned(prompt),
             max_length=self._length,
@@ -101,6 +111,10 @@ class Umt5Text:
         ).last_hidden_state
         out: Tensor = vectors * tokens.attention_mask[:, :, None].to(vectors.dtype)
         return out
+
+    def layout(self, prompt: str, seed: int) -> Tensor | None:
+        del prompt, seed
+        return None
 
     def warnings(self, prompt: str) -> list[str]:
         tokens = len(self._tokenizer(cleaned(prompt)).input_ids)

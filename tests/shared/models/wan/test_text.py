@@ -46,7 +46,7 @@ def encoder(folder: Path) -> Umt5Text:
 
 
 def test_pads_are_zero_after_the_encoder(encoder: Umt5Text) -> None:
-    vectors = encoder.encode("a red star", 0)
+    vectors = encoder.encode("a red star")
     assert vectors.shape == (1, 12, 16)
     assert vectors[0, :4].abs().sum(-1).min() > 0  # three words and the end
     assert not vectors[0, 4:].any()
@@ -56,14 +56,14 @@ def test_a_prompt_is_encoded_as_without_pads(encoder: Umt5Text, folder: Path) ->
     network = UMT5EncoderModel.from_pretrained(folder).eval()
     with torch.no_grad():
         alone = network(torch.tensor([[3, 4, 5, 1]])).last_hidden_state
-    assert (encoder.encode("a red star", 0)[:, :4] - alone).abs().max() <= 1e-5
+    assert (encoder.encode("a red star")[:, :4] - alone).abs().max() <= 1e-5
 
 
 def test_what_is_too_long_is_told(encoder: Umt5Text) -> None:
     assert not encoder.warnings("a red star")
     long = "a red star over a blue sky " * 3
     assert encoder.warnings(long) == ["of 22 tokens the first 12 are read"]
-    assert encoder.encode(long, 0).shape == (1, 12, 16)
+    assert encoder.encode(long).shape == (1, 12, 16)
 
 
 def test_prompts_are_cleaned_as_wan_cleans_them() -> None:
