@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 
 from shared.processes.lifetime import PARENT_VARIABLE
 
@@ -40,6 +40,11 @@ class ChildProcesses(AbstractContextManager["ChildProcesses"]):
         """Which has ended, and its exit code, negative for a signal. A fault goes before who left for it."""
         ended = [(name, code) for name, each in self._processes.items() if (code := each.poll()) is not None]
         return min(ended, key=lambda each: each[1] == 0, default=None)
+
+    def wait(self, name: str, within_s: float) -> None:
+        """Let one end by itself, so long at most."""
+        with suppress(subprocess.TimeoutExpired):
+            self._processes[name].wait(within_s)
 
     def exit_status(self) -> str | None:
         """The same in words; None while all live."""

@@ -16,6 +16,7 @@ from shared.processes.roles import PERFORMER, ROLES, THINKER
 from shared.processes.secret import SECRET_VARIABLE, TOKEN_VARIABLE, check_different, launch_secret
 
 READY_WITHIN_S = 120.0
+CLIENTS_TOLD_S = 6.0  # that a Thinker without its Performer has to tell its clients
 
 
 class ChildEndedError(Exception):
@@ -57,8 +58,10 @@ class Deployment:
     def check(self) -> None:
         """Raise ChildEndedError when one of them has ended."""
         if (ended := self.children.exit_code()) is not None:
-            _, code = ended
+            name, code = ended
             killed = f"the {self.children.exit_status()}" if code < 0 else ""
+            if name != THINKER.name:
+                self.children.wait(THINKER.name, CLIENTS_TOLD_S)
             raise ChildEndedError(code if code > 0 else 1, killed)
 
     def report(self) -> dict[str, object]:

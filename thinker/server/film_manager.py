@@ -27,6 +27,7 @@ MOST_WAITING = 32
 MOST_JOBS = 200  # remembered ones, whatever their state
 KEPT_S = 3600  # after a job's end
 START_EVERY_S = 0.05
+FAULT_TOLD_S = 3.0
 
 
 class Job:
@@ -142,6 +143,8 @@ class FilmManager:
             run.fail(self.engine.fault or "the server is shutting down")
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._nobody.wait(), within_s)
+        if self.engine.fault is not None and self.jobs:
+            await asyncio.sleep(FAULT_TOLD_S)  # who asks for a job now and then shall learn what became of it
 
     def begin(self, request: FilmRequest) -> FilmRun:
         """Take a film in; it waits for a place. An ApiError where it can't be taken.

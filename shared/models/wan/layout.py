@@ -1,8 +1,8 @@
 """Where the things of a pocket film begin: apart from each other, drawn from its seed before it is denoised.
 
-The noise that a film's first block begins as is raised around these places. To make up a layout and to draw it
-are two tasks, and a small network that has only the second to learn draws better. Flow matching may begin from
-any distribution (arXiv 2209.03003), as long as training and sampling begin from the same one.
+The noise that a film's first block begins as is raised around these places. To make up a layout and to draw
+it are two tasks, and a small network that has only the second to learn draws better. Flow matching may begin
+from any distribution (arXiv 2209.03003), as long as training and sampling begin from the same one.
 """
 
 import math
