@@ -25,7 +25,7 @@ from shared.models.wan.pocket_text import PocketTextEncoder
 from shared.models.wan.schedule import Solver, shifted
 from shared.models.wan.taehv import TaehvDecoder
 from training.film.autoencoder import PocketEncoder
-from training.film.latents import FILMS, LATENTS, LatentFilms, part_of, statistics
+from training.film.latents import LATENTS, LatentFilms, part_of, statistics
 from training.loop import TrainConfig, train
 from training.optimizers import muon
 
@@ -37,9 +37,10 @@ FIRST_WEIGHT = 1.5  # of a film's first block, which has nothing to look back at
 FIRST_BLOCK_STEPS = (0, 2, 4)  # of every five, in which nothing else is trained on
 CONTEXT_NOISE = 0.06  # at most, on clean blocks: what the runtime looks back at is not perfect either
 MOST_PROMINENT = 5.0
+MEASURED = 32  # films that it is watched with
 SHOWN = 8  # films of a sample sheet
 SETTLED_PARTS = 2  # from the beginning
-STEPS_A_PART = 40  # and one more every so many steps, while others are still being made
+STEPS_A_PART = 10  # and one more every so many steps, while others are still being made
 
 
 class Denoiser(nn.Module):
@@ -110,7 +111,8 @@ class _Data:
             self._loaded.append(self._part(len(self._loaded)))
         latents, prompts, layouts, begins = [], [], [], []
         for _ in range(size):
-            films, number = self._loaded[rng.integers(ready)], int(rng.integers(FILMS))
+            films = self._loaded[rng.integers(ready)]
+            number = int(rng.integers(len(films.prompts)))
             start = 0 if beginnings else int(rng.choice(range(0, LATENTS - SEQUENCE + 1, BLOCK)))
             latents.append(films.latents[number, start : start + length].float())
             prompts.append(films.prompts[number])
@@ -121,9 +123,9 @@ class _Data:
 
 def train_denoiser(
     config: TrainConfig, sizes: DiTConfig, encoder: PocketEncoder, decoder: TaehvDecoder, folder: Path, *,
-    parts: int, batch: int, resume: bool, start: nn.Module | None = None,
+    parts: int, films: int, batch: int, resume: bool, start: nn.Module | None = None,
 ) -> Denoiser:  # fmt: skip
-    """Train from `start` or from nothing on `parts` parts of films, whose latents lie in `folder`."""
+    """Train from `start` or from nothing on `parts` parts of `films` films, whose latents lie in `folder`."""
     torch.manual_seed(config.seed)
     model = Denoiser(sizes)
     model.initialise()
@@ -131,11 +133,11 @@ def train_denoiser(
         model.load_state_dict(start.state_dict())
 
     def part(number: int) -> LatentFilms:
-        return part_of(folder, encoder, number)
+        return part_of(folder, encoder, number, films=films)
 
     scale = latent_scale(part, sizes)
     data = _Data(part, parts, scale, config.seed)
-    judged = part_of(folder, encoder, 0, judged=True)
+    judged = part_of(folder, encoder, 0, films=films, judged=True)
     rows, columns = judged.latents.shape[-2:]
 
     def losses(step: int) -> dict[str, Tensor]:
@@ -148,12 +150,9 @@ def train_denoiser(
         del step
         assert isinstance(model, Denoiser)
         torch.manual_seed(0)
-        sample = _Batch(
-            scale.normalised(judged.latents[:32, :SEQUENCE].float()),
-            judged.prompts[:32],
-            judged.layouts[:32],
-            torch.ones(32, dtype=torch.bool),
-        )
+        latents = scale.normalised(judged.latents[:MEASURED, :SEQUENCE].float())
+        begins = torch.ones(len(latents), dtype=torch.bool)
+        sample = _Batch(latents, judged.prompts[:MEASURED], judged.layouts[:MEASURED], begins)
         error, weight = _weighted_error(model, sample)
         _write_sheet(model, judged, scale, decoder, grid=(rows, columns), path=config.folder / "sample.png")
         return {"judged_flow": float((error * weight).sum() / weight.sum())}

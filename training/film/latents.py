@@ -14,8 +14,6 @@ from training.files import digest_of, read, write
 from training.film.autoencoder import PocketEncoder, frames_of, to_tensor
 from training.film.scenes import DrawnFilm, random_prompt
 
-FILMS = 256  # of a part
-VERSION = 2  # of what is drawn
 LATENTS = 12  # of a film
 
 
@@ -28,21 +26,23 @@ class LatentFilms:
     layouts: list[list[Start]]
 
 
-def part_of(folder: Path, encoder: PocketEncoder, number: int, *, judged: bool = False) -> LatentFilms:
-    """Part `number`, read if it was made before for this encoder, else made. `judged`: never trained on."""
+def part_of(
+    folder: Path, encoder: PocketEncoder, number: int, *, films: int, judged: bool = False
+) -> LatentFilms:
+    """Part `number` of so many films, read if it is there, else made; `judged`: never trained on."""
     kind = "judged" if judged else "films"
-    path = folder / f"{kind}-{digest_of(encoder.state_dict().values())}-v{VERSION}-{number}.pt"
-    films = _films(number, judged=judged)
+    path = folder / f"{kind}-{digest_of(encoder.state_dict().values())}-{films}x{LATENTS}-{number}.pt"
+    drawn = _films(number, films, judged=judged)
     if not path.exists():
-        write(path, {"latents": _latents(encoder, films)})
+        write(path, {"latents": _latents(encoder, drawn)})
     return LatentFilms(
-        read(path)["latents"], [film.prompt for film in films], [film.starts for film in films]
+        read(path)["latents"], [film.prompt for film in drawn], [film.starts for film in drawn]
     )
 
 
-def _films(number: int, *, judged: bool) -> list[DrawnFilm]:
+def _films(number: int, count: int, *, judged: bool) -> list[DrawnFilm]:
     rng = np.random.default_rng((number, int(judged), 5))
-    return [DrawnFilm(random_prompt(rng, judged=judged), int(rng.integers(2**31))) for _ in range(FILMS)]
+    return [DrawnFilm(random_prompt(rng, judged=judged), int(rng.integers(2**31))) for _ in range(count)]
 
 
 @torch.no_grad()

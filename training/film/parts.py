@@ -17,7 +17,7 @@ from training.errors import TrainingError
 from training.files import read
 from training.film.autoencoder import Autoencoder, train_autoencoder
 from training.film.denoiser import Denoiser, latent_scale, train_denoiser
-from training.film.latents import part_of
+from training.film.latents import LatentFilms, part_of
 from training.film.recipes import FilmRecipe, StageRecipe
 from training.loop import CHECKPOINT
 from training.recipes import load_recipe
@@ -71,7 +71,7 @@ def denoiser(context: FilmContext) -> None:
     coder = _autoencoder(context)
     network = train_denoiser(
         run.config, context.model.dit, coder.encoder, coder.decoder, context.runs / "data",
-        parts=recipe.parts, batch=recipe.denoiser.batch, resume=run.resumes,
+        parts=recipe.parts, films=recipe.films, batch=recipe.denoiser.batch, resume=run.resumes,
         start=None if run.resumes else _base_denoiser(context),
     )  # fmt: skip
     run.finish(network)
@@ -103,9 +103,12 @@ def pack(context: FilmContext, out: Path) -> Path:
 
 
 def _scale(context: FilmContext, coder: Autoencoder) -> LatentScale:
-    return latent_scale(
-        lambda number: part_of(context.runs / "data", coder.encoder, number), context.model.dit
-    )
+    films = context.recipe().films
+
+    def part(number: int) -> LatentFilms:
+        return part_of(context.runs / "data", coder.encoder, number, films=films)
+
+    return latent_scale(part, context.model.dit)
 
 
 def _autoencoder(context: FilmContext) -> Autoencoder:

@@ -19,12 +19,13 @@ class StageRecipe:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FilmRecipe:
-    """All stages, in the order in which they are trained; `parts` of 256 films are drawn for the denoiser."""
+    """All stages in their order; `parts` of so many `films` are drawn for the denoiser."""
 
     autoencoder: StageRecipe
     decoder: StageRecipe
     denoiser: StageRecipe
     parts: int = 40
+    films: int = 256
 
     def __post_init__(self) -> None:
         require_positive(self, "recipe")
