@@ -1,13 +1,23 @@
 """The engine with a real Performer's loop behind a link: order, credits, prompts, ends."""
 
 import time
+from collections.abc import Iterator
 
 import numpy as np
+import pytest
+from film_pair import PROMPT, FilmPair, request
+from film_pair import tiny as tiny  # noqa: PLC0414 - the fixture
 
 from shared.models.single_film import make_film
 from shared.models.wan.family import WanFamily
-from tests.thinker.film.conftest import PROMPT, FilmPair, request
 from thinker.film.video_encoder import VideoShape, X264Encoder
+
+
+@pytest.fixture
+def pair(tiny: WanFamily) -> Iterator[FilmPair]:
+    made = FilmPair(tiny, films=2)
+    yield made
+    made.close()
 
 
 def until(condition: object, within_s: float = 30) -> None:

@@ -14,11 +14,11 @@ import httpx
 import openai
 import pytest
 import websockets
+from film_pair import PROMPT, FilmPair
+from film_pair import tiny as tiny  # noqa: PLC0414 - the fixture
 from websockets.asyncio.client import ClientConnection, connect
 
 from shared.models.wan.family import WanFamily
-from tests.thinker.film.conftest import PROMPT, FilmPair
-from tests.thinker.film.conftest import tiny as tiny  # noqa: PLC0414 - the fixture
 from thinker.server.app import build_film_app, serve
 
 TOKEN = "test-token"

@@ -1,7 +1,7 @@
 """Both halves of the tiny film model over a loopback link, each on a thread as in its own process."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
@@ -100,10 +100,3 @@ class FilmPair:
         for thread in self._threads:
             thread.join(timeout=60)
             assert not thread.is_alive()
-
-
-@pytest.fixture
-def pair(tiny: WanFamily) -> Iterator[FilmPair]:
-    made = FilmPair(tiny, films=2)
-    yield made
-    made.close()
