@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 
 BLOCKS_AHEAD = 2  # one is denoised, one waits, while one is decoded
 UNTAKEN_BLOCKS = 2  # encoded ones that a client has not taken yet; then its film waits
+MOST_PROMPTS = 60_000  # of a film: latents tell of theirs in 16 bits
 SEND_WITHIN_S = 60.0  # the Performer takes messages between the steps of a block
 STAGES = ("denoise", "remember", "return", "decode", "encode")
 
@@ -222,6 +223,9 @@ class FilmEngine:
 
     def change_prompt(self, film: Film, prompt: str) -> None:
         """Go on with another prompt from the next block that is not denoised yet."""
+        if len(film.prompts) >= MOST_PROMPTS:
+            self._end(film, f"{MOST_PROMPTS} prompts are as many as a film may have")
+            return
         with self._lock:
             self._prompts.append((film, prompt))
         self._wake.set()

@@ -1,5 +1,6 @@
 """What a client asks for, read and checked: JSON or a form in, a `FilmRequest` out, or an `ApiError`."""
 
+import asyncio
 import re
 from typing import Any
 
@@ -14,6 +15,7 @@ from shared.models.film import FilmFormat
 from thinker.server.api_errors import ApiError
 
 MAX_BODY = 64 * 1024
+BODY_WITHIN_S = 10.0
 MAX_SCENES = 64
 MAX_FRAMES = 20_000
 MAX_FPS = 60
@@ -44,10 +46,14 @@ class VideoSpec(msgspec.Struct, forbid_unknown_fields=True):
 async def read_spec(request: Request) -> VideoSpec:
     """The request's body; raises ApiError where it is too long or can't be read."""
     body = b""
-    async for piece in request.stream():
-        body += piece
-        if len(body) > MAX_BODY:
-            raise ApiError(413, f"the body is over {MAX_BODY} bytes")
+    try:
+        async with asyncio.timeout(BODY_WITHIN_S):
+            async for piece in request.stream():
+                body += piece
+                if len(body) > MAX_BODY:
+                    raise ApiError(413, f"the body is over {MAX_BODY} bytes")
+    except TimeoutError:
+        raise ApiError(408, f"the body did not come within {BODY_WITHIN_S:g} s") from None
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
         return to_spec(await _form_fields(request.headers, body), strict=False)
