@@ -20,7 +20,7 @@ from shared.errors import ConfigError
 from shared.processes.model import load_film_model
 
 if TYPE_CHECKING:
-    from training.film.evaluation import Measure
+    from training.film.evaluation import FilmMeasure
 
 FILM_CONFIG = "wan-pocket"
 FILMS, SHORT_FILMS = 96, 16
@@ -29,7 +29,7 @@ SLACK = 0.12  # by which the short form may fall below what it measured when the
 
 
 def evaluate_film(args: argparse.Namespace) -> int:
-    """Measure, print, and write what was asked for; 1 where the short form falls below its gates."""
+    """FilmMeasure, print, and write what was asked for; 1 where the short form falls below its gates."""
     from training.evaluation.table import around_table, write_table  # noqa: PLC0415 - needs the dev packages
     from training.film import evaluation  # noqa: PLC0415
 
@@ -74,7 +74,7 @@ def evaluate_film(args: argparse.Namespace) -> int:
     return 0
 
 
-def _show(console: Console, rows: list[Measure], title: str) -> None:
+def _show(console: Console, rows: list[FilmMeasure], title: str) -> None:
     table = Table("what is judged", "measured", "goal", "checker on drawn films", title=title)
     for row in rows:
         sign = {None: "", True: "met", False: "[bold]missed[/]"}[row.met]
@@ -83,7 +83,7 @@ def _show(console: Console, rows: list[Measure], title: str) -> None:
     console.print(table)
 
 
-def _judge(console: Console, rows: list[Measure]) -> int:
+def _judge(console: Console, rows: list[FilmMeasure]) -> int:
     """Compare with what the short form gave when the card was written."""
     if not GATES.exists():
         raise ConfigError(f"{GATES} is not there: evaluate --film --card writes it")

@@ -54,7 +54,7 @@ def test_wrong_arguments_are_refused(
     ("arguments", "complaint"),
     [
         (["pair", "--hours", "3"], "--hours is for bench history alone, not for pair"),
-        (["plan", "--layers", "2"], "--layers is for bench exchange and group alone, not for plan"),
+        (["plan", "--layers", "2"], "--layers is for bench exchange and group and wan alone, not for plan"),
     ],
 )
 def test_options_of_other_benches_are_refused(

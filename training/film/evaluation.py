@@ -41,7 +41,7 @@ Told = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
+class FilmMeasure:
     """One row of the card."""
 
     name: str
@@ -70,7 +70,7 @@ def film_of(family: FilmFamily, prompt: str, frames: int, seed: int) -> Iterator
     return (made for _, made in make_film(family, request))
 
 
-def evaluate_words(family: FilmFamily, count: int, told: Told = lambda _: None) -> list[Measure]:
+def evaluate_words(family: FilmFamily, count: int, told: Told = lambda _: None) -> list[FilmMeasure]:
     """Share of held-out prompts of which the checker sees each word, in the film's two halves."""
     right: dict[str, list[bool]] = {slot: [] for slot in (*SLOTS, "direction")}
     drawn: dict[str, list[bool]] = {slot: [] for slot in (*SLOTS, "direction")}
@@ -86,11 +86,13 @@ def evaluate_words(family: FilmFamily, count: int, told: Told = lambda _: None) 
         told(f"{number + 1} of {count} films")
     goals = {"colour": 0.9, "shape": 0.9, "number": 0.9, "direction": 0.9, "place": 0.9}
     rows = [
-        Measure(slot, _share(right[slot]), goals.get(slot), _share(drawn[slot]))
+        FilmMeasure(slot, _share(right[slot]), goals.get(slot), _share(drawn[slot]))
         for slot in right
         if right[slot]
     ]
-    rows.append(Measure("change between blocks / within", float(np.median(steadiness)), 1.25, at_least=False))
+    rows.append(
+        FilmMeasure("change between blocks / within", float(np.median(steadiness)), 1.25, at_least=False)
+    )
     return rows
 
 
@@ -114,7 +116,7 @@ def jump_at_blocks(frames: Frames, family: FilmFamily) -> float:
     return float(change[border].mean() / max(change[~border].mean(), 1e-3))
 
 
-def evaluate_length(family: FilmFamily, frames: int, told: Told = lambda _: None) -> list[Measure]:
+def evaluate_length(family: FilmFamily, frames: int, told: Told = lambda _: None) -> list[FilmMeasure]:
     """Whether a film's end is still what was asked for, and looks like its beginning."""
     hits: dict[str, list[bool]] = {"beginning": [], "end": []}
     drifts: list[float] = []
@@ -132,9 +134,11 @@ def evaluate_length(family: FilmFamily, frames: int, told: Told = lambda _: None
                 hits[name] += [getattr(asked, slot) is getattr(seen, slot) for slot in SLOTS]
         drifts.append(_drift(film[:quarter], film[-quarter:]))
     return [
-        Measure(f"words seen in the first quarter of {frames} frames", _share(hits["beginning"])),
-        Measure("... in the last quarter", _share(hits["end"]), 0.9),
-        Measure("colour of the last quarter against the first, of 255", max(drifts), 12.0, at_least=False),
+        FilmMeasure(f"words seen in the first quarter of {frames} frames", _share(hits["beginning"])),
+        FilmMeasure("... in the last quarter", _share(hits["end"]), 0.9),
+        FilmMeasure(
+            "colour of the last quarter against the first, of 255", max(drifts), 12.0, at_least=False
+        ),
     ]
 
 
@@ -156,7 +160,7 @@ def write_sheet(family: FilmFamily, path: Path) -> None:
     cv2.imwrite(str(path), np.concatenate(rows))
 
 
-def as_table(measures: list[Measure]) -> str:
+def as_table(measures: list[FilmMeasure]) -> str:
     """The card's table in Markdown."""
     lines = ["| what is judged | measured | goal | checker on drawn films |", "|---|---|---|---|"]
     for row in measures:
@@ -169,6 +173,6 @@ def as_table(measures: list[Measure]) -> str:
     return "\n".join(lines)
 
 
-def to_json(measures: list[Measure]) -> list[dict[str, object]]:
+def to_json(measures: list[FilmMeasure]) -> list[dict[str, object]]:
     """The same for machines."""
     return [dataclasses.asdict(row) | {"met": row.met} for row in measures]
