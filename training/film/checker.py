@@ -31,6 +31,7 @@ DIFFERENT = 60.0  # of 255: how far a pixel must be from the place's picture, it
 LEAST_AREA = 0.35  # of a small circle's
 ANGLES = 24
 GRID = 32  # pixels that a thing is compared in
+ONE_WAY = 0.8  # of its steps' length must lead one way where a thing is said to move up or down
 NEAR = 26.0  # pixels: how far a thing may get from one frame to the next
 
 Mask = NDArray[np.bool_]
@@ -166,15 +167,15 @@ def _motion(blobs: list[list[Blob]], frames: Picture) -> tuple[Motion, Speed]:
     if not steps:
         return Motion.SPIN, Speed.STEADILY
     dx, dy = np.array(steps).T
-    sideways, steady, wandering = float(np.median(dx)), float(np.median(dy)), float(np.abs(dy).mean())
-    least = 0.5 * PIXELS_A_FRAME[Speed.SLOWLY]
+    sideways, steady, wandering = float(dx.mean()), float(dy.mean()), float(np.abs(dy).mean())
+    least = 0.6 * PIXELS_A_FRAME[Speed.SLOWLY]
     if abs(sideways) >= least and abs(sideways) >= abs(steady):
         return (Motion.RIGHT if sideways > 0 else Motion.LEFT), _nearest(PIXELS_A_FRAME, abs(sideways))
-    if wandering < least:
-        return Motion.SPIN, _turning(blobs, frames)
-    if float(np.std(dy)) > max(0.35 * wandering, 0.45):  # slower above, faster below, and back
+    if abs(steady) >= max(least, ONE_WAY * wandering):
+        return (Motion.DOWN if steady > 0 else Motion.UP), _nearest(PIXELS_A_FRAME, abs(steady))
+    if wandering >= 2 * least:  # up and down
         return Motion.BOUNCE, _bouncing(dy, blobs)
-    return (Motion.DOWN if steady > 0 else Motion.UP), _nearest(PIXELS_A_FRAME, abs(steady))
+    return Motion.SPIN, _turning(blobs, frames)
 
 
 def _steps(blobs: list[list[Blob]], *, whole: bool) -> list[tuple[float, float]]:
