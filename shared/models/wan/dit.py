@@ -276,12 +276,3 @@ class WanDiT(nn.Module):
         grid = patches.view(-1, frames, rows, columns, PATCH[1], PATCH[2], self.config.latent_channels)
         out: Tensor = grid.permute(0, 1, 6, 2, 4, 3, 5).flatten(5, 6).flatten(3, 4)
         return out
-
-
-def block_causal_mask(frames: int, tokens: int, block: int, window: int | None = None) -> Tensor:
-    """Who sees whom in a sequence, bool [T, T]: own block and those before, `window` latents of them."""
-    number = torch.arange(frames).repeat_interleave(tokens) // block
-    seen = number[:, None] >= number[None, :]
-    if window is not None:
-        seen &= (number[:, None] - number[None, :]) * block <= window
-    return seen

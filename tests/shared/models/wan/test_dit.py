@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from shared.models.wan.checkpoints import dit_weights, load_strictly
-from shared.models.wan.dit import DiTConfig, WanDiT, block_causal_mask, rope_angles
+from shared.models.wan.dit import DiTConfig, WanDiT, rope_angles
 from shared.models.wan.kv_cache import CacheShape, FilmKVCache
 
 SMALL = DiTConfig(dim=48, ffn=96, heads=2, layers=3, text_dim=20, text_len=9, freq_dim=16)
@@ -18,6 +18,15 @@ CPU = torch.device("cpu")
 
 def everything(_layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return F.scaled_dot_product_attention(q, k, v)
+
+
+def block_causal_mask(frames: int, tokens: int, block: int, window: int | None = None) -> Tensor:
+    """Who sees whom in a sequence, bool [T, T]: own block and those before, `window` latents of them."""
+    number = torch.arange(frames).repeat_interleave(tokens) // block
+    seen = number[:, None] >= number[None, :]
+    if window is not None:
+        seen &= (number[:, None] - number[None, :]) * block <= window
+    return seen
 
 
 @pytest.fixture(scope="module")
