@@ -1,6 +1,6 @@
 // Which block is in which process, drawn as it happens: two lanes, a bar for each block and stage.
 
-const SECONDS = 6; // that are shown
+const SECONDS = 4; // that are shown
 const LANES = { performer: 'Performer', thinker: 'Thinker' };
 const LANE_PX = 34;
 const TOP_PX = 8;
@@ -67,9 +67,9 @@ export class FilmTimeline {
         if (to <= LABEL_PX) continue;
         pen.fillStyle = style.getPropertyValue({ denoise: '--solve', remember: '--remember', decode: '--decode', encode: '--encode' }[bar.stage]);
         pen.fillRect(from, y, Math.max(1, to - from - 1), LANE_PX - 6);
-        if (to - from > 18 && ['denoise', 'decode'].includes(bar.stage)) {
+        if (to - from > 13 && ['denoise', 'decode'].includes(bar.stage)) {
           pen.fillStyle = '#111';
-          pen.fillText(bar.block, from + 4, y + LANE_PX / 2 - 3);
+          pen.fillText(bar.block, from + 2, y + LANE_PX / 2 - 3);
         }
       }
     });
