@@ -6,6 +6,7 @@ A stage's folder under `runs/` holds `checkpoint.pt`, `log.jsonl`, a sample, and
 from dataclasses import dataclass
 from pathlib import Path
 
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from shared.checkpoint import FILE, config_digest, load_weights, save_weights
@@ -21,6 +22,9 @@ from training.film.latents import LatentFilms, part_of
 from training.film.recipes import FilmRecipe, StageRecipe
 from training.loop import CHECKPOINT
 from training.recipes import load_recipe
+
+ENCODER = Path(__file__).parent / "weights" / "encoder.safetensors"
+"""Of the weights that ship: what the denoiser's latents are made with. The runtime needs none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,16 +116,31 @@ def _scale(context: FilmContext, coder: Autoencoder) -> LatentScale:
 
 
 def _autoencoder(context: FilmContext) -> Autoencoder:
+    """That of these runs; else the encoder that ships, with the base checkpoint's decoder."""
     coder = Autoencoder(context.model.taehv)
-    coder.load_state_dict(_trained(context, "autoencoder"))
+    begun = context.runs / "film-autoencoder" / CHECKPOINT
+    base = _base_weights(context)
+    if begun.exists() or base is None or not ENCODER.exists():
+        coder.load_state_dict(_trained(context, "autoencoder"))
+    else:
+        coder.encoder.load_state_dict(load_file(ENCODER))
+        coder.decoder.load_state_dict(base.decoder.state_dict())
     return coder.eval()
 
 
-def _base_denoiser(context: FilmContext) -> nn.Module | None:
+def _base_weights(context: FilmContext) -> WanWeights | None:
     if context.base is None or not (context.base / FILE).exists():
         return None
-    weights, network = WanWeights(context.model), Denoiser(context.model.dit)
+    weights = WanWeights(context.model)
     load_weights(weights, context.base, config_digest(context.model))
+    return weights
+
+
+def _base_denoiser(context: FilmContext) -> nn.Module | None:
+    weights = _base_weights(context)
+    if weights is None:
+        return None
+    network = Denoiser(context.model.dit)
     network.dit, network.text = weights.dit, weights.text
     return network
 
